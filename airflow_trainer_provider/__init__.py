@@ -1,0 +1,56 @@
+"""Training jobs in Airflow: operators and sensors for distributed training.
+
+The names below are loaded on first use, so that importing the package costs a DAG file nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.operators.frameworks import (
+        JAXJobOperator,
+        MPIJobOperator,
+        PaddleJobOperator,
+        PyTorchJobOperator,
+        TFJobOperator,
+        XGBoostJobOperator,
+    )
+    from airflow_trainer_provider.operators.train_job import TrainJobOperator
+    from airflow_trainer_provider.sensors.train_job import TrainJobSensor
+
+__all__ = [
+    "JAXJobOperator",
+    "MPIJobOperator",
+    "PaddleJobOperator",
+    "PyTorchJobOperator",
+    "TFJobOperator",
+    "TrainJobOperator",
+    "TrainJobSensor",
+    "XGBoostJobOperator",
+]
+
+_MODULES = {
+    "TrainJobOperator": "operators.train_job",
+    "TrainJobSensor": "sensors.train_job",
+    **dict.fromkeys(
+        (
+            "JAXJobOperator",
+            "MPIJobOperator",
+            "PaddleJobOperator",
+            "PyTorchJobOperator",
+            "TFJobOperator",
+            "XGBoostJobOperator",
+        ),
+        "operators.frameworks",
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

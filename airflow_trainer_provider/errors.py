@@ -1,0 +1,94 @@
+"""The errors of training jobs: each names the object, the reason and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.job.diagnosis import Diagnosis
+
+
+class TrainJobError(Exception):
+    """Base of every error that this provider raises on purpose."""
+
+    #: Whether the same task, tried again unchanged, can end differently.
+    retryable = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with what the user asked for.
+
+    :param field: the field's path as the user writes it, e.g. ``replicas.worker.env``.
+    :param value: the value that was given; None where the field is missing.
+    :param allowed: what would have been accepted.
+    :param fix: what to do instead.
+    """
+
+    field: str
+    value: Any
+    allowed: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: got {self.value!r}; allowed: {self.allowed}. {self.fix}"
+
+
+class SpecError(TrainJobError):
+    """What was asked for cannot be a job. Nothing was created.
+
+    :param problems: everything that is wrong, not just the first.
+    """
+
+    retryable = False
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems]
+        heading = "Invalid training job" if len(lines) == 1 else f"Invalid training job ({len(lines)} problems)"
+        super().__init__("\n  ".join([f"{heading}; nothing was started:", *lines]))
+
+
+class UnsupportedField(SpecError):
+    """The spec is valid, but this backend cannot express one of its fields.
+
+    :param backend: the backend's name.
+    :param problem: the field, its value, what the backend can do, and the way out.
+    """
+
+    def __init__(self, backend: str, problem: Problem) -> None:
+        self.backend = backend
+        super().__init__([problem])
+        self.args = (f"Backend {backend!r} cannot express this field; nothing was started:\n  {problem}",)
+
+
+class BackendUnavailable(TrainJobError):
+    """There is no backend to run the job on."""
+
+    retryable = False
+
+
+class SubmitError(TrainJobError):
+    """The backend did not take the job."""
+
+
+class JobLost(TrainJobError):
+    """The job that a handle names is no longer there, and neither is its outcome."""
+
+
+class JobTimeout(TrainJobError):
+    """The job was ended because the task's own time was up."""
+
+
+class JobFailed(TrainJobError):
+    """The job ended without success.
+
+    :param diagnosis: which replica failed first, why, and whether a retry can help.
+    """
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        self.diagnosis = diagnosis
+        super().__init__(diagnosis.text())
+        self.retryable = diagnosis.retry_can_help != "no"

@@ -1,0 +1,37 @@
+"""Paddle: paddle.distributed.launch on every node, told the rendezvous by PADDLE_* variables.
+
+https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/distributed/launch_en.html
+"""
+
+from __future__ import annotations
+
+from airflow_trainer_provider.frameworks.base import Addresses, Command, Framework, Role
+from airflow_trainer_provider.frameworks.layout import Job, Replica
+
+
+def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+    leader = addresses[job.leader.name]
+    return {
+        "PADDLE_MASTER": str(leader),
+        "PADDLE_NNODES": str(len(job.replicas)),
+        "PADDLE_JOB_ID": "train",
+        "PADDLE_RANK": str(replica.rank),
+        "PADDLE_NPROC_PER_NODE": str(job.spec.num_proc_per_node),
+    }
+
+
+def _launch(command: Command, job: Job) -> tuple[Command, Command]:
+    # The launcher puts python before a .py file by itself, and knows no other way to be given one.
+    script = command[1:] if command[0].startswith("python") else command
+    return ("python", "-m", "paddle.distributed.launch"), script
+
+
+FRAMEWORK = Framework(
+    name="paddle",
+    title="Paddle",
+    roles=(Role("worker"),),
+    environment=_environment,
+    launch=_launch,
+    launchers=frozenset({"paddle.distributed.launch", "fleetrun"}),
+    processes_per_node=True,
+)

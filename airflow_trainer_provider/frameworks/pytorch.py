@@ -1,0 +1,56 @@
+"""PyTorch: torchrun on every node, told the rendezvous by PET_* variables.
+
+https://docs.pytorch.org/docs/stable/elastic/run.html
+"""
+
+from __future__ import annotations
+
+import re
+
+from airflow_trainer_provider.frameworks.base import Addresses, Command, Framework, Role
+from airflow_trainer_provider.frameworks.layout import Job, Replica
+
+
+def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+    leader, spec = addresses[job.leader.name], job.spec
+    env = {"PET_NPROC_PER_NODE": str(spec.num_proc_per_node)}
+    if spec.elastic:
+        return env | {
+            "PET_NNODES": f"{spec.elastic.min_nodes}:{spec.elastic.max_nodes}",
+            "PET_MAX_RESTARTS": str(spec.elastic.max_restarts),
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": str(leader),
+            "PET_RDZV_ID": "train",
+        }
+    return env | {
+        # For a script without torchrun, which calls init_process_group() itself; torchrun sets them anew.
+        "MASTER_ADDR": leader.host,
+        "MASTER_PORT": str(leader.port),
+        "RANK": str(replica.rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": str(len(job.replicas)),
+        "PET_NNODES": str(len(job.replicas)),
+        "PET_NODE_RANK": str(replica.rank),
+        "PET_MASTER_ADDR": leader.host,
+        "PET_MASTER_PORT": str(leader.port),
+    }
+
+
+def _launch(command: Command, job: Job) -> tuple[Command, Command]:
+    return ("torchrun", "--no-python"), command
+
+
+FRAMEWORK = Framework(
+    name="pytorch",
+    title="PyTorch",
+    roles=(Role("master", most=1), Role("worker")),
+    automatic="master",
+    environment=_environment,
+    launch=_launch,
+    launchers=frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"}),
+    processes_per_node=True,
+    processes_by_keyword=True,
+    elastic=True,
+    failed_rank=re.compile(r"^\s*rank\s*:\s*(?P<rank>\d+) \(local_rank: \d+\)"),
+    launcher_traceback=re.compile(r"torch\.distributed\.elastic\.|SignalException"),
+)

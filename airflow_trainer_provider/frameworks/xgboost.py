@@ -1,0 +1,39 @@
+"""XGBoost: rank 0 runs the tracker of xgboost.collective, which all ranks connect to.
+
+The script starts the tracker itself on rank 0, as it does under Kubeflow:
+https://xgboost.readthedocs.io/en/stable/python/python_api.html#xgboost.tracker.RabitTracker
+"""
+
+from __future__ import annotations
+
+from airflow_trainer_provider.frameworks.base import Addresses, Framework, Role
+from airflow_trainer_provider.frameworks.layout import Job, Replica
+
+
+def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+    leader, size = addresses[job.leader.name], str(len(job.replicas))
+    workers = [addresses[worker.name] for worker in job.group("worker")]
+    return {
+        # Kubeflow Trainer's names, which xgboost.collective takes as they are.
+        "DMLC_TRACKER_URI": leader.host,
+        "DMLC_TRACKER_PORT": str(leader.port),
+        "DMLC_TASK_ID": str(replica.rank),
+        "DMLC_NUM_WORKER": size,
+        # The Training Operator's names.
+        "MASTER_ADDR": leader.host,
+        "MASTER_PORT": str(leader.port),
+        "RANK": str(replica.rank),
+        "WORLD_SIZE": size,
+        "WORKER_ADDRS": ",".join(worker.host for worker in workers),
+        "WORKER_PORT": str(workers[0].port) if workers else "",
+    }
+
+
+FRAMEWORK = Framework(
+    name="xgboost",
+    title="XGBoost",
+    roles=(Role("master", most=1), Role("worker")),
+    automatic="master",
+    automatic_required="the tracker that all ranks connect to runs there.",
+    environment=_environment,
+)

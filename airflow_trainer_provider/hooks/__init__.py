@@ -1,0 +1,1 @@
+"""Hooks: the backends and the settings, as Airflow configures them."""

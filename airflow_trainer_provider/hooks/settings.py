@@ -1,0 +1,71 @@
+"""The ``[trainer]`` section of Airflow's configuration, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.configuration import AIRFLOW_HOME
+from airflow.providers.common.compat.sdk import conf
+
+from airflow_trainer_provider.errors import Problem, SpecError
+from airflow_trainer_provider.hooks.backends import BACKENDS
+from airflow_trainer_provider.spec.validation import choice
+
+_SECTION = "trainer"
+_LOG_REPLICAS = ("all", "leader", "none")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of ``[trainer]``; their meaning stands in :mod:`airflow_trainer_provider.get_provider_info`.
+
+    :param poll_interval: seconds.
+    :param local_keep: None for ever.
+    """
+
+    backend: str
+    namespace: str
+    local_root: Path
+    local_keep: timedelta | None
+    poll_interval: float
+    log_replicas: str
+    failure_log_lines: int
+
+
+def load_settings() -> Settings:
+    """Read the options.
+
+    :raises SpecError: one of them has a value that is not allowed.
+    """
+    days = _number("local_keep_days", 0, 36500)
+    return Settings(
+        backend=_word("backend", ("auto", *BACKENDS)),
+        namespace=conf.get(_SECTION, "namespace"),
+        local_root=Path(conf.get(_SECTION, "local_root") or f"{AIRFLOW_HOME}/trainer").expanduser().absolute(),
+        local_keep=timedelta(days=days) if days else None,
+        poll_interval=_number("poll_interval", 0.05, 60),
+        log_replicas=_word("log_replicas", _LOG_REPLICAS),
+        failure_log_lines=int(_number("failure_log_lines", 1, 1000)),
+    )
+
+
+def _word(option: str, allowed: tuple[str, ...]) -> str:
+    value = str(conf.get(_SECTION, option))
+    if value not in allowed:
+        raise SpecError([choice(f"[{_SECTION}] {option}", value, allowed, "Correct Airflow's configuration.")])
+    return value
+
+
+def _number(option: str, least: float, most: float) -> float:
+    text = conf.get(_SECTION, option)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if least <= value <= most:
+        return value
+    allowed = f"a number from {least:g} to {most:g}"
+    raise SpecError([Problem(f"[{_SECTION}] {option}", text, allowed, "Correct Airflow's configuration.")])

@@ -1,0 +1,163 @@
+"""Why a job failed, from what is known of it. Pure: status and log lines in, verdict out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_trainer_provider.job.status import JobStatus, ReplicaStatus
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.frameworks.base import Framework
+
+RetryCanHelp = Literal["yes", "no", "unknown"]
+
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above", "The above exception was the direct cause")
+#: Errors of the user's own code that the same code meets again.
+_PERMANENT_ERRORS = re.compile(
+    r"^(SyntaxError|IndentationError|TabError|ImportError|ModuleNotFoundError|NameError|UnboundLocalError)\b"
+)
+#: Reasons of a replica or job -> whether the same thing tried again can end differently.
+_BY_REASON: dict[str, RetryCanHelp] = {
+    "CommandNotFound": "no",
+    "CommandNotExecutable": "no",
+    "SupervisorLost": "yes",
+    "Terminated": "yes",
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The verdict on a job that did not succeed.
+
+    :param job: the job's name.
+    :param phase: how it ended.
+    :param reason: one CamelCase word.
+    :param message: one sentence for people.
+    :param replica: the replica that failed first, e.g. ``worker-1``; None where none did.
+    :param rank: the rank of the process that failed first, as far as it is known.
+    :param exit_code: of that replica.
+    :param signal: the signal that ended it.
+    :param retry_can_help: whether the same job, tried again, can succeed.
+    :param traceback: the user's traceback; empty where the log holds none.
+    :param last_log_lines: of that replica.
+    :param others: one row for each of the other replicas.
+    """
+
+    job: str
+    phase: str
+    reason: str
+    message: str
+    replica: str | None = None
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    retry_can_help: RetryCanHelp = "unknown"
+    traceback: tuple[str, ...] = ()
+    last_log_lines: tuple[str, ...] = ()
+    others: tuple[dict[str, Any], ...] = field(default=())
+
+    def text(self) -> str:
+        """The verdict for a log, the traceback below it."""
+        head = f"Training job {self.job} {self.phase}: {self.message} Retry can help: {self.retry_can_help}."
+        return "\n".join([head, *(self.traceback or self.last_log_lines)])
+
+    def to_xcom(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+
+def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[str], shown_lines: int = 30) -> Diagnosis:
+    """Say why a job failed.
+
+    :param job: the job's name.
+    :param framework: the job's framework, which knows how its launcher names a rank.
+    :param status: the job's last status.
+    :param log: the last lines of the replica that failed first.
+    :param shown_lines: how many of them to keep.
+    """
+    culprit = next((replica for replica in status.replicas if replica.name == status.first_failed), None)
+    if culprit is None:
+        reason = status.reason or "Unknown"
+        return Diagnosis(
+            job=job,
+            phase=status.phase.value,
+            reason=reason,
+            message=f"{reason}: {status.message or 'no more is known'}.",
+            retry_can_help=_BY_REASON.get(reason, "unknown"),
+            others=tuple(_row(replica) for replica in status.replicas),
+        )
+    traceback = _first_traceback(log, framework)
+    rank = _rank(culprit, framework, log)
+    return Diagnosis(
+        job=job,
+        phase=status.phase.value,
+        reason=culprit.reason or "Error",
+        message=_message(culprit, rank, traceback),
+        replica=culprit.name,
+        rank=rank,
+        exit_code=culprit.exit_code,
+        signal=culprit.signal,
+        retry_can_help=_retry_can_help(culprit, traceback),
+        traceback=traceback,
+        last_log_lines=tuple(log[-shown_lines:]),
+        others=tuple(_row(replica) for replica in status.replicas if replica is not culprit),
+    )
+
+
+def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str]) -> str:
+    who = f"{culprit.name} (rank {rank})" if rank is not None else culprit.name
+    how = f"was ended by {culprit.signal}" if culprit.signal else f"ended with exit code {culprit.exit_code}"
+    why = traceback[-1] if traceback else culprit.message
+    return f"{who} failed first: it {how}, {culprit.reason}{f': {why}' if why else ''}."
+
+
+def _retry_can_help(culprit: ReplicaStatus, traceback: Sequence[str]) -> RetryCanHelp:
+    if traceback and _PERMANENT_ERRORS.match(traceback[-1]):
+        return "no"
+    return _BY_REASON.get(culprit.reason or "", "unknown")
+
+
+def _rank(culprit: ReplicaStatus, framework: Framework, log: Sequence[str]) -> int | None:
+    if framework.failed_rank is None:
+        return culprit.rank
+    for line in log:
+        match = framework.failed_rank.search(line)
+        if match:
+            return int(match["rank"])
+    return None
+
+
+def _first_traceback(log: Sequence[str], framework: Framework) -> tuple[str, ...]:
+    """The first traceback that is not the launcher's own. A chain of exceptions counts as one."""
+    for start, line in enumerate(log):
+        tag, found, _ = line.partition(_TRACEBACK)
+        # A launcher may put a tag such as "[rank1]: " before each line of one rank; others come in between.
+        if found and not tag.startswith(" "):
+            block = _block([text.removeprefix(tag) for text in log[start:] if text.startswith(tag)])
+            if not (framework.launcher_traceback and framework.launcher_traceback.search(block[-1])):
+                return tuple(block)
+    return ()
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    """The traceback that begins on the first line: frames, the exception's own line, and what is chained to it."""
+    end = 1
+    while end < len(lines) - 1 and lines[end].startswith(" "):
+        end += 1
+    block, rest = list(lines[: end + 1]), lines[end + 1 :]
+    if len(rest) > 3 and rest[1].startswith(_CHAINED) and rest[3].startswith(_TRACEBACK):
+        return [*block, *rest[:3], *_block(rest[3:])]
+    return block
+
+
+def _row(replica: ReplicaStatus) -> dict[str, Any]:
+    return {
+        "replica": replica.name,
+        "exit_code": replica.exit_code,
+        "signal": replica.signal,
+        "reason": replica.reason or "Running",
+    }

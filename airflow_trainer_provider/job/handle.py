@@ -1,0 +1,55 @@
+"""What is needed to find a submitted job again, from any process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from airflow_trainer_provider.errors import Problem, SpecError
+
+
+class JobHandle(BaseModel):
+    """A submitted job. Holds no secret, and goes into XCom as it is.
+
+    :param name: the job's name.
+    :param uid: tells it from any other job that ever had this name.
+    :param backend: the backend it runs on.
+    :param framework: its framework.
+    :param leader: the replica that holds rank 0.
+    :param owner: the try of the task that waits for it; only the owner may end it.
+    :param location: where the backend finds it: the root folder of the local backend.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    uid: str
+    backend: str
+    framework: str
+    leader: str
+    owner: int
+    location: str
+
+    @classmethod
+    def parse(cls, value: Any, field: str = "job") -> JobHandle:
+        """Read a handle as it came out of XCom.
+
+        :param value: a handle, its mapping, or that mapping as JSON text.
+        :param field: what to call it in an error.
+        :raises SpecError: it is none of these.
+        """
+        if isinstance(value, cls):
+            return value
+        try:
+            return cls.model_validate(json.loads(value) if isinstance(value, str) else dict(value))
+        except (ValueError, TypeError, ValidationError):
+            allowed = "the handle that an operator pushed to XCom under the key 'job'"
+            fix = "Pass train.output['job'], or '{{ ti.xcom_pull(\"train\", key=\"job\") | tojson }}' in a template."
+            raise SpecError([Problem(field, value, allowed, fix)]) from None
+
+    def to_xcom(self) -> Mapping[str, Any]:
+        """As JSON values."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,52 @@
+"""Which task's job it is, and what it is called."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from pydantic import BaseModel, ConfigDict
+
+from airflow_trainer_provider.spec import TrainJobSpec
+
+_READABLE_LENGTH = 32
+
+
+class Identity(BaseModel):
+    """The task that a job belongs to. All tries of a task share everything but ``try_number``.
+
+    :param map_index: -1 for a task that is not mapped.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    try_number: int = 1
+
+    @property
+    def key(self) -> str:
+        """The same for all tries of this task, and for no other task."""
+        parts = (self.dag_id, self.run_id, self.task_id, str(self.map_index))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
+
+    def job_name(self, readable: str | None = None) -> str:
+        """The name of this try's job: a DNS label of at most 48 characters.
+
+        :param readable: what the name begins with; DAG and task by default.
+        """
+        text = readable or f"{self.dag_id}-{self.task_id}"
+        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:_READABLE_LENGTH].strip("-")
+        if not slug[:1].isalpha():
+            slug = f"job-{slug}".rstrip("-")
+        return f"{slug[:_READABLE_LENGTH]}-{self.key}-{self.try_number}"
+
+
+def spec_digest(spec: TrainJobSpec) -> str:
+    """A short digest that is the same for equal specs only.
+
+    :param spec: any spec.
+    """
+    return hashlib.sha256(spec.model_dump_json(exclude_defaults=True).encode()).hexdigest()[:16]

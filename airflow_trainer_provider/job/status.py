@@ -1,0 +1,92 @@
+"""How a job stands, in words that are the same for all backends."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class JobPhase(str, Enum):
+    """Where a job is in its life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can follow."""
+        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReplicaStatus(_Record):
+    """How one replica stands.
+
+    :param group: its role.
+    :param index: its index within the group.
+    :param rank: its rank among the replicas.
+    :param exit_code: of its process; None while it runs, or where a signal ended it.
+    :param signal: the signal that ended it, e.g. ``SIGKILL``.
+    :param reason: one CamelCase word, as Kubernetes has it: ``Completed``, ``Error``, ``OOMKilled``, ``Stopped``.
+    :param message: more on the reason, for people.
+    :param restarts: how often it was started again.
+    :param peak_memory_bytes: the most memory that its largest process held; None where the system does not tell.
+    """
+
+    group: str
+    index: int
+    rank: int
+    exit_code: int | None = None
+    signal: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    restarts: int = 0
+    peak_memory_bytes: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """E.g. ``worker-1``."""
+        return f"{self.group}-{self.index}"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by its own failure; a replica that was stopped did not."""
+        return self.finished_at is not None and self.reason not in ("Completed", "Stopped")
+
+
+class JobStatus(_Record):
+    """How a job stands.
+
+    :param phase: where it is in its life.
+    :param reason: why it is there, one CamelCase word, e.g. ``DeadlineExceeded``.
+    :param message: more on the reason, for people.
+    :param restarts: how often the whole job was started again.
+    :param first_failed: the replica that failed first, e.g. ``worker-1``.
+    :param replicas: in the order of their ranks; the first one's result is the job's.
+    """
+
+    phase: JobPhase
+    reason: str | None = None
+    message: str | None = None
+    queued_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    restarts: int = 0
+    first_failed: str | None = None
+    replicas: tuple[ReplicaStatus, ...] = ()
+
+    def text(self) -> str:
+        """One line for a log."""
+        why = ": ".join(filter(None, [self.reason, self.message]))
+        return f"{self.phase.value} ({why})" if why else self.phase.value

@@ -1,0 +1,296 @@
+"""The local backend: jobs as processes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from airflow_trainer_provider.errors import JobLost, Problem, SpecError, SubmitError, UnsupportedField
+from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.job.backend import LogLine, Submission
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.identity import Identity, spec_digest
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.local.environment import inherited_environment
+from airflow_trainer_provider.local.logs import LogReader, tail
+from airflow_trainer_provider.local.machine import check_fits
+from airflow_trainer_provider.local.processes import end_all
+from airflow_trainer_provider.local.render import render
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
+
+#: What a job may need to be gone after its grace period, in seconds.
+_END_SECONDS = 15
+
+
+class LocalBackend:
+    """Jobs as processes on this machine.
+
+    :param root: the folder that holds the jobs' folders.
+    :param poll_interval: how often a job's state and logs are looked at, in seconds.
+    :param keep: how long the folder of an ended job is kept; None keeps it for ever.
+    """
+
+    name = "local"
+
+    def __init__(self, root: Path, poll_interval: float, keep: timedelta | None) -> None:
+        self._root = root
+        self._poll_interval = poll_interval
+        self._keep = keep
+
+    def check(self, job: Job) -> None:
+        """Refuse images, programs and folders that are not here, and more than this machine has."""
+        problems = []
+        path = inherited_environment()["PATH"]
+        for replica in job.replicas:
+            if replica.image is not None:
+                allowed = "no image: the processes run on this machine as they are"
+                raise UnsupportedField(
+                    self.name, Problem("image", replica.image, allowed, "Drop image, or use a cluster.")
+                )
+            if not job.framework.role(replica.group).runs_command:
+                continue
+            if not replica.command:
+                fix = f'Set command, e.g. ["python", "train.py"]: without an image, {replica.name} has nothing to run.'
+                problems.append(Problem("command", None, "a list of words", fix))
+                continue
+            for program in filter(None, (replica.launcher[:1], replica.command[:1])):
+                if not program[0].startswith("$") and shutil.which(program[0], path=path) is None:
+                    fix = "Install it where Airflow's worker runs, or correct the name."
+                    problems.append(Problem("command", program[0], "a program in the worker's PATH", fix))
+            folder = replica.working_dir
+            if folder and Path(folder).is_absolute() and not Path(folder).is_dir():
+                fix = "Make the folder first, or drop working_dir to start in the job's own folder."
+                problems.append(Problem("working_dir", folder, "a folder on this machine", fix))
+        if problems:
+            raise SpecError(list(dict.fromkeys(problems)))
+        check_fits(self.name, job)
+
+    def render(self, job: Job, name: str) -> str:
+        """The whole job as YAML. Creates nothing."""
+        return render(job, name, str(self._root))
+
+    async def submit(self, job: Job, identity: Identity) -> Submission:
+        """Start the job, or adopt what an earlier try of this task left."""
+        return await asyncio.to_thread(self._submit, job, identity)
+
+    async def status(self, handle: JobHandle) -> JobStatus:
+        """How the job stands now."""
+        return await asyncio.to_thread(self._status, self._folder(handle))
+
+    async def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
+        """The job's status now and after each change, up to its end."""
+        folder, last = self._folder(handle), None
+        while last is None or not last.phase.ended:
+            status = await asyncio.to_thread(self._status, folder)
+            if status != last:
+                last = status
+                yield status
+            else:
+                await asyncio.sleep(self._poll_interval)
+
+    async def logs(self, handle: JobHandle, reader: str) -> AsyncIterator[LogLine]:
+        """All lines of all replicas from where this reader left off, up to the job's end."""
+        folder = self._folder(handle)
+        place = LogReader(folder, reader)
+        ended = False
+        while not ended:
+            # Asked before reading: what was written before the end is then read for certain.
+            ended = (await asyncio.to_thread(self._status, folder)).phase.ended
+            try:
+                for line in place.read(ended=ended):
+                    yield line
+            finally:
+                place.save()
+            if not ended:
+                await asyncio.sleep(self._poll_interval)
+
+    async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:
+        """The last lines of one replica, in its last attempt."""
+        attempts = self._folder(handle).attempts()
+        return await asyncio.to_thread(tail, attempts[-1].logs / f"{replica}.log", lines) if attempts else []
+
+    async def result(self, handle: JobHandle) -> bytes | None:
+        """What rank 0 of the last attempt wrote."""
+        folder = self._folder(handle)
+        status = self._status(folder)
+        if not status.replicas:
+            return None
+        try:
+            return (folder.attempts()[-1].results / status.replicas[0].name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    async def collected(self, handle: JobHandle) -> None:
+        """Note that the outcome has reached XCom."""
+        self._folder(handle).collect()
+
+    async def cancel(self, handle: JobHandle, reason: str) -> bool:
+        """Ask the job's supervisor to end it, unless a later try owns it by now."""
+        return await asyncio.to_thread(self._cancel, handle, reason)
+
+    def _submit(self, job: Job, identity: Identity) -> Submission:
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._prune()
+        digest = spec_digest(job.spec)
+        with locked(self._root / f".{identity.key}.lock", wait=True):
+            for folder in self._jobs_of(identity):
+                adopted = self._adopt(folder, identity, digest)
+                if adopted:
+                    return Submission(self._handle(folder, job, identity), adopted)
+            folder = self._create(job, identity, digest)
+            self._start_supervisor(folder)
+            return Submission(self._handle(folder, job, identity))
+
+    def _adopt(self, folder: RunFolder, identity: Identity, digest: str) -> str | None:
+        """Why this earlier job is the one to use; None where it is not, and has ended."""
+        record = folder.record()
+        if folder.owner > identity.try_number:
+            raise SubmitError(
+                f"Try {folder.owner} of this task already has job {folder.name}; "
+                f"try {identity.try_number} is out of date and starts nothing."
+            )
+        status = self._status(folder, start=True)
+        same = record.digest == digest and folder.cancel_reason is None
+        if status.phase is JobPhase.SUCCEEDED and same and not folder.collected:
+            folder.owner = identity.try_number
+            return f"it succeeded in try {record.identity.try_number}, and nobody has taken its result"
+        if status.phase.ended:
+            return None
+        if same:
+            folder.owner = identity.try_number
+            return f"try {record.identity.try_number} started it, and it still runs"
+        folder.cancel("the task was tried again with other parameters")
+        self._wait_for_end(folder, record.spec.run_policy.grace_period_seconds)
+        return None
+
+    def _create(self, job: Job, identity: Identity, digest: str) -> RunFolder:
+        name = identity.job_name(job.spec.name)
+        record = JobRecord(uid=secrets.token_hex(8), identity=identity, digest=digest, spec=job.spec)
+        # The same try has a second job where a task is run by hand again under the same run and try.
+        for suffix in ("", *(f"-{again}" for again in range(2, 1000))):
+            folder = RunFolder(self._root / f"{name}{suffix}")
+            if not folder.path.exists():
+                folder.create(record)
+                return folder
+        raise SubmitError(f"{self._root} holds 999 jobs called {name}; remove some.")
+
+    def _start_supervisor(self, folder: RunFolder) -> None:
+        command = [sys.executable, "-m", "airflow_trainer_provider.local.supervisor", str(folder.path)]
+        with (folder.path / "supervisor.log").open("ab") as log:
+            subprocess.run(
+                command,
+                env=inherited_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                check=False,
+            )
+
+    def _status(self, folder: RunFolder, *, start: bool = False) -> JobStatus:
+        """How the job stands; a job whose supervisor is gone has ended.
+
+        :param start: start the supervisor of a job that never had one: its submitter was killed in between.
+        """
+        status = self._read_status(folder)
+        if status and status.phase.ended:
+            return status
+        with folder.lock() as orphaned:
+            # Read again: it may have ended between the two.
+            status = self._read_status(folder)
+            if not orphaned or (status and status.phase.ended):
+                return status or _queued(folder)
+            if status is not None or not start:
+                return self._bury(folder, status or _queued(folder))
+        self._start_supervisor(folder)
+        return self._status(folder)
+
+    def _read_status(self, folder: RunFolder) -> JobStatus | None:
+        if not folder.path.is_dir():
+            raise JobLost(f"Training job {folder.name} is gone: {folder.path} is not there (any more).")
+        return folder.read_status()
+
+    def _bury(self, folder: RunFolder, status: JobStatus) -> JobStatus:
+        """End what a killed supervisor left behind, and say so."""
+        end_all(folder.record().uid)
+        message = f"the supervisor of the job was killed; see {folder.path}/supervisor.log"
+        lost = status.model_copy(
+            update={
+                "phase": JobPhase.FAILED,
+                "reason": "SupervisorLost",
+                "message": message,
+                "finished_at": datetime.now(timezone.utc),
+            }
+        )
+        folder.write_status(lost)
+        return lost
+
+    def _cancel(self, handle: JobHandle, reason: str) -> bool:
+        folder = self._folder(handle)
+        key = folder.record().identity.key
+        with locked(self._root / f".{key}.lock", wait=True):
+            if folder.owner != handle.owner:
+                return False
+            folder.cancel(reason)
+            return True
+
+    def _wait_for_end(self, folder: RunFolder, grace: float) -> None:
+        end = time.monotonic() + grace + _END_SECONDS
+        while not self._status(folder).phase.ended:
+            if time.monotonic() > end:
+                raise SubmitError(
+                    f"Job {folder.name} of an earlier try was asked to end and has not; nothing was started."
+                )
+            time.sleep(0.1)
+
+    def _jobs_of(self, identity: Identity) -> list[RunFolder]:
+        """The task's jobs, the latest try's first."""
+        pattern = re.compile(rf".*-{identity.key}-(\d+)(-\d+)?")
+        matches = [pattern.fullmatch(entry.name) for entry in self._root.glob(f"*-{identity.key}-*")]
+        names = sorted((int(match[1]), match[0]) for match in matches if match)
+        return [RunFolder(self._root / name) for _, name in reversed(names)]
+
+    def _handle(self, folder: RunFolder, job: Job, identity: Identity) -> JobHandle:
+        return JobHandle(
+            name=folder.name,
+            uid=folder.record().uid,
+            backend=self.name,
+            framework=job.framework.name,
+            leader=job.leader.name,
+            owner=identity.try_number,
+            location=str(self._root),
+        )
+
+    def _folder(self, handle: JobHandle) -> RunFolder:
+        folder = RunFolder(Path(handle.location) / handle.name)
+        try:
+            found = folder.record().uid
+        except FileNotFoundError:
+            raise JobLost(f"Training job {handle.name} is gone: {folder.path} is not there (any more).") from None
+        if found != handle.uid:
+            raise JobLost(f"Training job {handle.name} is gone: another job has its name now.")
+        return folder
+
+    def _prune(self) -> None:
+        """Remove the folders of jobs that ended longer ago than they are kept."""
+        if self._keep is None:
+            return
+        before = datetime.now(timezone.utc) - self._keep
+        for state in self._root.glob("*/state.json"):
+            folder = RunFolder(state.parent)
+            status = folder.read_status()
+            if status and status.finished_at and status.finished_at < before:
+                shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _queued(folder: RunFolder) -> JobStatus:
+    submitted = datetime.fromtimestamp((folder.path / "job.json").stat().st_mtime, timezone.utc)
+    return JobStatus(phase=JobPhase.QUEUED, queued_at=submitted)

@@ -1,0 +1,63 @@
+"""What this machine has, and how a replica is held to its share of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import ROUND_CEILING
+
+import psutil
+
+from airflow_trainer_provider.errors import Problem, UnsupportedField
+from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.spec.compute import parse_quantity
+
+
+def check_fits(backend: str, job: Job) -> None:
+    """Refuse a job whose requests this machine can never meet.
+
+    :param backend: the backend's name, for the error.
+    :param job: the job.
+    :raises UnsupportedField: its replicas ask for more CPUs or memory than there are.
+    """
+    has = {"cpu": _cpus(), "memory": psutil.virtual_memory().total}
+    unit = {"cpu": "CPUs", "memory": "bytes"}
+    for resource, total in has.items():
+        asked = sum(_requested(replica.resources, resource) for replica in job.replicas)
+        if asked > total:
+            allowed = f"at most {total} {unit[resource]} for all {len(job.replicas)} replicas together"
+            fix = "Ask for less, start fewer replicas, or run on a cluster."
+            raise UnsupportedField(backend, Problem(f"resources_per_node.{resource}", float(asked), allowed, fix))
+
+
+@contextmanager
+def limited_to_cpus(limit: str | None, rank: int) -> Iterator[None]:
+    """Let processes that are started inside use only so many CPUs; others of the same job use others.
+
+    The system can only bind to whole CPUs without control groups, so a part of one counts as one.
+
+    :param limit: CPUs, as Kubernetes writes them; None for no limit.
+    :param rank: of the replica.
+    """
+    if limit is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    available = sorted(os.sched_getaffinity(0))
+    count = min(int(parse_quantity(limit).to_integral_value(ROUND_CEILING)), len(available))
+    first = rank * count
+    try:
+        os.sched_setaffinity(0, {available[(first + offset) % len(available)] for offset in range(count)})
+        yield
+    finally:
+        os.sched_setaffinity(0, available)
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _requested(resources: object, resource: str) -> float:
+    amount = getattr(resources, resource, None)
+    asked = amount and (amount.requests or amount.limits)
+    return float(parse_quantity(asked)) if asked else 0

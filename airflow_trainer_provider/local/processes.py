@@ -1,0 +1,64 @@
+"""Finds and ends every process of a job, whoever its parent is by now."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+
+#: Every process of a job carries the job's uid in this variable, which children inherit.
+UID_VARIABLE = "TRAINER_JOB_UID"
+
+
+def processes_of(uid: str) -> list[psutil.Process]:
+    """The living processes of a job, its supervisor not counted.
+
+    :param uid: the job's uid.
+    """
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(UID_VARIABLE) == uid and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            # It has ended meanwhile, or belongs to another user.
+            continue
+    return found
+
+
+def send(processes: list[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to processes that may have ended already."""
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue
+
+
+def end_all(uid: str) -> None:
+    """Kill what is left of a job, and whatever it starts meanwhile.
+
+    :param uid: the job's uid.
+    """
+    while left := processes_of(uid):
+        send(left, signal.SIGKILL)
+        psutil.wait_procs(left, timeout=1)
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory that a process and its descendants hold.
+
+    :param pid: the process; 0 is returned where it has ended.
+    """
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return 0
+    total = 0
+    for process in family:
+        try:
+            total += process.memory_info().rss
+        except psutil.Error:
+            continue
+    return total

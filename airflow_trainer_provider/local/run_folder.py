@@ -1,0 +1,208 @@
+"""The folder of one job: all that is known of it, for every process that needs to know.
+
+::
+
+    job.json        who it belongs to, and the spec           (written once, at submit)
+    owner           the try of the task that waits for it
+    state.json      its status                                (written by its supervisor only)
+    cancel          why it should end; there once it should
+    collected       there once the outcome has reached XCom
+    lock            held by the supervisor as long as it lives
+    supervisor.log  what the supervisor itself has to say
+    work/           where the processes start
+    <attempt>/      logs/<replica>.log, results/<replica>, files/<name>, exits/<replica>
+    readers/        how far each reader has read the logs
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.spec import TrainJobSpec
+
+
+class JobRecord(BaseModel):
+    """What a job was submitted as.
+
+    :param uid: tells it from any other job.
+    :param identity: the try of the task that submitted it.
+    :param digest: of the spec.
+    :param spec: what to run.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    uid: str
+    identity: Identity
+    digest: str
+    spec: TrainJobSpec
+
+
+@dataclass(frozen=True)
+class AttemptFolders:
+    """The folders of one attempt at a job.
+
+    :param path: the attempt's own folder.
+    """
+
+    path: Path
+
+    @property
+    def logs(self) -> Path:
+        """One file per replica."""
+        return self.path / "logs"
+
+    @property
+    def results(self) -> Path:
+        """One file per replica that wrote a result."""
+        return self.path / "results"
+
+    @property
+    def files(self) -> Path:
+        """What the framework gives its replicas to read."""
+        return self.path / "files"
+
+    @property
+    def exits(self) -> Path:
+        """Exit codes of processes that another replica's launcher started; the oldest file failed first."""
+        return self.path / "exits"
+
+    def create(self) -> None:
+        """Make them all."""
+        for folder in (self.logs, self.results, self.files, self.exits):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one job.
+
+    :param path: its name is the job's name.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.path.name
+
+    @property
+    def work(self) -> Path:
+        """Where the processes start."""
+        return self.path / "work"
+
+    def create(self, record: JobRecord) -> None:
+        """Make the folder whole or not at all. Only this user can look into it: the spec may be confidential.
+
+        :raises FileExistsError: there is one of that name.
+        """
+        draft = self.path.with_name(f".{self.name}.{record.uid}")
+        draft.mkdir(parents=True, mode=0o700)
+        (draft / "work").mkdir()
+        (draft / "readers").mkdir()
+        (draft / "job.json").write_text(record.model_dump_json(exclude_defaults=True))
+        (draft / "owner").write_text(str(record.identity.try_number))
+        if self.path.exists():
+            raise FileExistsError(self.path)
+        draft.rename(self.path)
+
+    def record(self) -> JobRecord:
+        """What was submitted.
+
+        :raises FileNotFoundError: the job is gone.
+        """
+        return JobRecord.model_validate_json((self.path / "job.json").read_bytes())
+
+    @property
+    def owner(self) -> int:
+        """The try of the task that waits for the job."""
+        return int((self.path / "owner").read_text())
+
+    @owner.setter
+    def owner(self, try_number: int) -> None:
+        self._replace("owner", str(try_number))
+
+    def read_status(self) -> JobStatus | None:
+        """The status that the supervisor wrote last; None before its first."""
+        try:
+            return JobStatus.model_validate_json((self.path / "state.json").read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def write_status(self, status: JobStatus) -> None:
+        """Replace the status; a reader sees the old one or the new one, never half."""
+        self._replace("state.json", status.model_dump_json())
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why the job should end; None while it should go on."""
+        try:
+            return (self.path / "cancel").read_text()
+        except FileNotFoundError:
+            return None
+
+    def cancel(self, reason: str) -> None:
+        """Ask the supervisor to end the job. The first reason stays."""
+        if self.cancel_reason is None:
+            self._replace("cancel", reason)
+
+    @property
+    def collected(self) -> bool:
+        """Whether the outcome has reached XCom."""
+        return (self.path / "collected").exists()
+
+    def collect(self) -> None:
+        """Note that the outcome has reached XCom."""
+        (self.path / "collected").touch()
+
+    def attempt(self, number: int) -> AttemptFolders:
+        """The folders of one attempt, counted from 0."""
+        return AttemptFolders(self.path / str(number))
+
+    def attempts(self) -> list[AttemptFolders]:
+        """The attempts so far, in order."""
+        numbers = sorted(int(entry.name) for entry in self.path.iterdir() if entry.name.isdigit())
+        return [self.attempt(number) for number in numbers]
+
+    @contextmanager
+    def lock(self) -> Iterator[bool]:
+        """Hold the supervisor's lock while inside, if nobody else does.
+
+        The system lets go of it when the last process that holds it ends, however that ends.
+
+        :return: whether it is held now.
+        """
+        with locked(self.path / "lock", wait=False) as held:
+            yield held
+
+    def _replace(self, name: str, text: str) -> None:
+        draft = self.path / f".{name}.{os.getpid()}"
+        draft.write_text(text)
+        draft.replace(self.path / name)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold a lock file while inside.
+
+    :param path: the file; made where it is missing.
+    :param wait: whether to wait for another holder to let go.
+    :return: whether it is held now; always, with ``wait``.
+    """
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

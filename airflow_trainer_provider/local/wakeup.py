@@ -1,0 +1,30 @@
+"""Sleeps until a child ends, a signal asks to end, or the time is up."""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+from types import FrameType
+
+
+class Wakeup:
+    """Takes over SIGCHLD and SIGTERM of this process. Only the main thread may make one."""
+
+    def __init__(self) -> None:
+        self.terminated = False
+        self._reader, writer = socket.socketpair()
+        self._reader.setblocking(False)
+        writer.setblocking(False)
+        self._writer = writer
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGTERM, self._terminate)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep for at most so long; less where something happened, be it before the call."""
+        if select.select([self._reader], [], [], max(0.0, seconds))[0]:
+            self._reader.recv(4096)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        self.terminated = True

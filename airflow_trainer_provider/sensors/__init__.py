@@ -1,0 +1,1 @@
+"""Sensors that wait for training jobs."""

@@ -1,0 +1,1 @@
+"""Triggers that wait for training jobs without a worker."""

@@ -1,0 +1,99 @@
+"""Waits for a training job in the triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+
+class TrainJobTrigger(BaseTrigger):
+    """Fires once, when the job has ended or the deadline has passed.
+
+    All that it must remember is in its row, so that it goes on in another triggerer where it stopped; that row
+    holds no secret.
+
+    :param job: the job's handle, as its mapping.
+    :param reader: whose place in the logs is kept; None leaves the logs alone.
+    :param deadline: when to give up waiting, in ISO 8601; None waits for ever.
+    :param cancel_on_kill: whether the job ends when the task is marked, cleared or timed out while it waits here.
+    """
+
+    def __init__(self, job: dict[str, Any], reader: str | None, deadline: str | None, cancel_on_kill: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.job = job
+        self.reader = reader
+        self.deadline = deadline
+        self.cancel_on_kill = cancel_on_kill
+        self._fired = False
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Where this class is, and what to make it with."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "job": self.job,
+                "reader": self.reader,
+                "deadline": self.deadline,
+                "cancel_on_kill": self.cancel_on_kill,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Follow the job; the event says how it ended: a phase, ``timed out``, or ``lost``."""
+        # Not at the module's top: DAG files import this module through the operator.
+        from airflow_trainer_provider.errors import JobLost, JobTimeout
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
+        from airflow_trainer_provider.job.handle import JobHandle
+
+        handle = JobHandle.parse(self.job)
+        hook = TrainerHook.for_job(handle)
+        deadline = datetime.fromisoformat(self.deadline) if self.deadline else None
+        try:
+            status = await hook.follow(handle, emit=self._emit, reader=self.reader, deadline=deadline)
+            event = {"end": status.phase.value}
+        except JobTimeout:
+            event = {"end": "timed out"}
+        except JobLost as error:
+            event = {"end": "lost", "message": str(error)}
+        self._fired = True
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+
+    async def on_kill(self) -> None:
+        """End the job: somebody marked or cleared the task (Airflow 3.3 and newer)."""
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
+        from airflow_trainer_provider.job.handle import JobHandle
+
+        if self.cancel_on_kill:
+            handle = JobHandle.parse(self.job)
+            await TrainerHook.for_job(handle).backend.cancel(handle, "the task was killed while it was deferred")
+
+    async def cleanup(self) -> None:
+        """End the job where Airflow is older than 3.3, and the task is no longer deferred.
+
+        That Airflow does not call :meth:`on_kill`. It calls this at every exit, the triggerer's restart too, so the
+        task's own state has to tell.
+        """
+        if self._fired or hasattr(BaseTrigger, "on_kill") or not self.cancel_on_kill:
+            return
+        if await asyncio.to_thread(self._state) not in ("deferred", None):
+            await self.on_kill()
+
+    def _state(self) -> str | None:
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        ti = self.task_instance
+        if ti is None:
+            return None
+        states = RuntimeTaskInstance.get_task_states(
+            dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id], map_index=ti.map_index
+        )
+        key = ti.task_id if ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
+        state = states.get(ti.run_id, {}).get(key)
+        return str(state) if state else None
+
+    def _emit(self, line: str) -> None:
+        self.log.info("%s", line)
