@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.frameworks import get_framework
@@ -72,6 +72,22 @@ class Job:
         """The replicas of one role."""
         return tuple(replica for replica in self.replicas if replica.group == name)
 
+    def source(self, replica: Replica, field: str) -> tuple[str, Any]:
+        """Where the user wrote what a replica has.
+
+        :param replica: one of these.
+        :param field: a field of :class:`~airflow_trainer_provider.spec.job.ReplicaSettings`.
+        :return: the field's path in the spec, and its value there; the job's own where no group says otherwise.
+        """
+        group = self.spec.replicas.get(replica.group, ReplicaGroup())
+        for at, override in enumerate(group.overrides):
+            if override.index == replica.index and getattr(override, field) is not None:
+                return f"replicas.{replica.group}.overrides[{at}].{field}", getattr(override, field)
+        if getattr(group, field) is not None:
+            return f"replicas.{replica.group}.{field}", getattr(group, field)
+        name = "resources_per_node" if field == "resources" else field
+        return name, getattr(self.spec, name)
+
     @cached_property
     def nodes(self) -> tuple[Replica, ...]:
         """The replicas that train."""
@@ -130,6 +146,11 @@ def _unsupported(spec: TrainJobSpec, framework: Framework) -> list[Problem]:
         if name != "worker":
             fix = "Nodes of an elastic job are alike, and all are workers."
             problems.append(Problem(f"replicas.{name}", name, "worker, where elastic is set", fix))
+    for role in framework.roles:
+        for field in ("command", "args") if not role.runs_command and role.name in spec.replicas else ():
+            if any(getattr(part, field) for part in (spec.replicas[role.name], *spec.replicas[role.name].overrides)):
+                fix = f"The {framework.automatic} starts the processes on each {role.name}; set {field} of the job."
+                problems.append(Problem(f"replicas.{role.name}.{field}", "a value", "no value", fix))
     if spec.elastic and spec.launcher == "none":
         fix = "Elastic training needs the launcher, torchrun; drop one of the two."
         problems.append(Problem("launcher", "none", "auto, where elastic is set", fix))
@@ -143,8 +164,8 @@ def _counts(spec: TrainJobSpec, framework: Framework) -> dict[str, int]:
         return {**counts, "worker": spec.elastic.max_nodes}
     sized = spec.num_nodes is not None or spec.num_workers is not None
     has_automatic = framework.automatic is not None
-    # Groups that name only workers, each with its count, are the workers-only layout.
-    workers_only = bool(spec.replicas) and not sized and framework.automatic_required is None
+    # Groups that name workers, and no master, are the workers-only layout. Others, such as ps, train nothing alone.
+    workers_only = "worker" in spec.replicas and not sized and framework.automatic_required is None
     if has_automatic and framework.automatic and not workers_only:
         counts.setdefault(framework.automatic, 1)
     if spec.num_workers is not None:
@@ -182,7 +203,7 @@ def _wrong_overrides(spec: TrainJobSpec, counts: dict[str, int]) -> list[Problem
         for at, override in enumerate(group.overrides):
             if override.index >= count:
                 allowed = f"0 to {count - 1}" if count else f"none: there is no {name}"
-                fix = f"Group {name} has {count} replicas, counted from 0."
+                fix = f"Group {name} has {count} in all, counted from 0."
                 problems.append(Problem(f"replicas.{name}.overrides[{at}].index", override.index, allowed, fix))
     return problems
 
@@ -201,7 +222,7 @@ def _replica(job: Job, role: Role, index: int, rank: int) -> Replica:
         launcher=launcher,
         command=words,
         args=args if args and role.runs_command else (),
-        env=dict(override.env) if "env" in override.model_fields_set else {**spec.env, **group.env},
+        env=dict(override.env) if override.env is not None else {**spec.env, **(group.env or {})},
         image=_first(override.image, group.image, spec.image),
         working_dir=_first(override.working_dir, group.working_dir, spec.working_dir),
         resources=_first(override.resources, group.resources, spec.resources_per_node),

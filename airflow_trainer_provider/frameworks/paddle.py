@@ -17,6 +17,8 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
         "PADDLE_JOB_ID": "train",
         "PADDLE_RANK": str(replica.rank),
         "PADDLE_NPROC_PER_NODE": str(job.spec.num_proc_per_node),
+        # The launcher repeats what its processes write to files there; nodes may start in one and the same folder.
+        "PADDLE_LOG_DIR": f"log/{replica.name}",
     }
 
 

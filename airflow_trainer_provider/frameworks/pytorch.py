@@ -51,6 +51,7 @@ FRAMEWORK = Framework(
     processes_per_node=True,
     processes_by_keyword=True,
     elastic=True,
-    failed_rank=re.compile(r"^\s*rank\s*:\s*(?P<rank>\d+) \(local_rank: \d+\)"),
+    # A rank's own traceback comes first; torchrun's summary may name one that it dragged down.
+    failed_rank=re.compile(r"^(?:\[rank|\s*rank\s*:\s*)(?P<rank>\d+)(?:\]: Traceback| \(local_rank: \d+\))"),
     launcher_traceback=re.compile(r"torch\.distributed\.elastic\.|SignalException"),
 )

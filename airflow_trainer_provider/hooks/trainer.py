@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.result import summarize
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.local.backend import LocalBackend
@@ -102,9 +103,20 @@ class TrainerHook(BaseHook):
         :param handle: the job.
         :param reason: what the job's status will say.
         """
-        thread = threading.Thread(target=lambda: asyncio.run(self.backend.cancel(handle, reason)), daemon=True)
-        thread.start()
-        thread.join(_CANCEL_SECONDS)
+        _run_aside(self.backend.cancel(handle, reason))
+
+    def cancel_task_now(self, identity: Identity, reason: str) -> None:
+        """Ask the jobs of a task to end, whoever waits for them.
+
+        :param identity: the task, and the try whose jobs are meant.
+        :param reason: what the jobs' status will say.
+        """
+
+        async def cancel() -> None:
+            for handle in await self.backend.find(identity):
+                await self.backend.cancel(handle, reason)
+
+        _run_aside(cancel())
 
     def _no_cluster(self) -> str:
         way_out = (
@@ -122,3 +134,10 @@ class TrainerHook(BaseHook):
             f"backend='auto' found connection {self._kubernetes_conn_id!r} (namespace {self.settings.namespace!r} "
             f"where it does not say), but version {__version__} has no backend for clusters yet. {way_out}"
         )
+
+
+def _run_aside(work: Coroutine[Any, Any, Any]) -> None:
+    """Run a coroutine in a thread of its own: the caller may be a signal handler inside a running event loop."""
+    thread = threading.Thread(target=asyncio.run, args=(work,), daemon=True)
+    thread.start()
+    thread.join(_CANCEL_SECONDS)

@@ -64,6 +64,9 @@ class Backend(Protocol):
         :raises SubmitError: the backend did not take it.
         """
 
+    async def find(self, identity: Identity) -> list[JobHandle]:
+        """The jobs of this task that have not ended, and that no later try owns. Starts and adopts nothing."""
+
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now.
 

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 RetryCanHelp = Literal["yes", "no", "unknown"]
 
 _TRACEBACK = "Traceback (most recent call last):"
+#: How a traceback begins, after a launcher's tag such as "[rank1]: ". A syntax error in the script itself has no
+#: heading, only the place, which lacks the ", in <function>" of a frame.
+_BEGIN = re.compile(
+    r"(?P<heading_tag>(?:\S.*)?)Traceback \(most recent call last\):"
+    r"|(?P<place_tag>(?:\[\w+\]: )?)  File \".*\", line \d+"
+)
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
 #: Errors of the user's own code that the same code meets again.
 _PERMANENT_ERRORS = re.compile(
@@ -90,7 +96,8 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
             retry_can_help=_BY_REASON.get(reason, "unknown"),
             others=tuple(_row(replica) for replica in status.replicas),
         )
-    traceback = _first_traceback(log, framework)
+    # No error of its own ends a process by SIGKILL: a traceback that it logged before is not the reason.
+    traceback = () if culprit.signal == "SIGKILL" else _traceback(log, framework)
     rank = _rank(culprit, framework, log)
     return Diagnosis(
         job=job,
@@ -122,25 +129,29 @@ def _retry_can_help(culprit: ReplicaStatus, traceback: Sequence[str]) -> RetryCa
 
 
 def _rank(culprit: ReplicaStatus, framework: Framework, log: Sequence[str]) -> int | None:
-    if framework.failed_rank is None:
-        return culprit.rank
-    for line in log:
-        match = framework.failed_rank.search(line)
-        if match:
-            return int(match["rank"])
-    return None
+    matches = (framework.failed_rank.search(line) for line in log) if framework.failed_rank else ()
+    return next((int(match["rank"]) for match in matches if match), culprit.rank)
 
 
-def _first_traceback(log: Sequence[str], framework: Framework) -> tuple[str, ...]:
-    """The first traceback that is not the launcher's own. A chain of exceptions counts as one."""
+def _traceback(log: Sequence[str], framework: Framework) -> tuple[str, ...]:
+    """The user's traceback that ended the process. A chain of exceptions counts as one."""
+    blocks: list[list[str]] = []
+    seen: set[int] = set()
     for start, line in enumerate(log):
-        tag, found, _ = line.partition(_TRACEBACK)
-        # A launcher may put a tag such as "[rank1]: " before each line of one rank; others come in between.
-        if found and not tag.startswith(" "):
-            block = _block([text.removeprefix(tag) for text in log[start:] if text.startswith(tag)])
+        begin = _BEGIN.fullmatch(line)
+        if begin and start not in seen:
+            tag = begin["heading_tag"] or begin["place_tag"] or ""
+            # Lines of other ranks, which have other tags, come in between.
+            own = [at for at in range(start, len(log)) if log[at].startswith(tag)]
+            block = _block([log[at].removeprefix(tag) for at in own])
+            seen.update(own[: len(block)])
             if not (framework.launcher_traceback and framework.launcher_traceback.search(block[-1])):
-                return tuple(block)
-    return ()
+                blocks.append(block)
+    if not blocks:
+        return ()
+    # Of several processes in one log the first drags the others down. A process of its own went on after each
+    # traceback that it logged, but the last.
+    return tuple(blocks[0 if framework.processes_per_node else -1])
 
 
 def _block(lines: Sequence[str]) -> list[str]:

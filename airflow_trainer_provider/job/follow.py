@@ -54,11 +54,11 @@ async def _to_end(backend: Backend, handle: JobHandle, emit: Emit, reader: str |
         status = await backend.status(handle)
         told = None
         async for status in backend.watch(handle):
+            if status.phase.ended and lines:
+                await lines
             if status.text() != told:
                 told = status.text()
                 emit(f"Training job {handle.name} is {told}.")
-        if lines:
-            await lines
     finally:
         if lines:
             lines.cancel()

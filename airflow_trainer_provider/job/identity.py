@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 
 from pydantic import BaseModel, ConfigDict
@@ -49,4 +50,6 @@ def spec_digest(spec: TrainJobSpec) -> str:
 
     :param spec: any spec.
     """
-    return hashlib.sha256(spec.model_dump_json(exclude_defaults=True).encode()).hexdigest()[:16]
+    # Sorted: mappings are equal in any order, and Airflow does not promise to keep that of a task's parameters.
+    text = json.dumps(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

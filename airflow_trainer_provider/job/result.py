@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime
 from typing import Any
 
@@ -31,8 +32,8 @@ def read_result(content: bytes | None) -> tuple[Any, str | None]:
             f"the result has {len(content)} bytes; at most {RESULT_LIMIT_BYTES} are allowed. {way_out}",
         )
     try:
-        return json.loads(content, parse_constant=_reject_constant), None
-    except ValueError as error:
+        return json.loads(content, parse_constant=_reject_constant, parse_float=_finite), None
+    except (ValueError, RecursionError) as error:
         return None, f"the result is not JSON: {error}. Write it with json.dump()."
 
 
@@ -74,6 +75,13 @@ def _metrics(result: Any) -> dict[str, float]:
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:
     return round((end - start).total_seconds(), 3) if start and end else None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large a number")
+    return value
 
 
 def _reject_constant(name: str) -> None:

@@ -33,7 +33,7 @@ class ReplicaStatus(_Record):
 
     :param group: its role.
     :param index: its index within the group.
-    :param rank: its rank among the replicas.
+    :param rank: the rank of its process; None where it has several, or a launcher gives the ranks out.
     :param exit_code: of its process; None while it runs, or where a signal ended it.
     :param signal: the signal that ended it, e.g. ``SIGKILL``.
     :param reason: one CamelCase word, as Kubernetes has it: ``Completed``, ``Error``, ``OOMKilled``, ``Stopped``.
@@ -44,7 +44,7 @@ class ReplicaStatus(_Record):
 
     group: str
     index: int
-    rank: int
+    rank: int | None = None
     exit_code: int | None = None
     signal: str | None = None
     reason: str | None = None

@@ -66,7 +66,7 @@ class Attempt:
         self._wakeup = wakeup
         self._interrupted = interrupted
         self._changed = changed
-        self._processes = [ReplicaProcess(replica, restarts=number) for replica in job.replicas]
+        self._processes = [self._process(replica, restarts=number) for replica in job.replicas]
         self._starts: dict[str, Callable[[ReplicaProcess], None]] = {}
         self._restarts_left = job.spec.elastic.max_restarts if job.spec.elastic else 0
 
@@ -126,10 +126,16 @@ class Attempt:
 
     def _replace(self, lost: ReplicaProcess) -> None:
         """Start a lost node of an elastic job again; the others go on and meet it at the rendezvous."""
-        process = ReplicaProcess(lost.replica, restarts=lost.status.restarts + 1)
+        # Its children may have outlived it, and would train on beside the new ones.
+        send(processes_of(self._record.uid, lost.replica.name), signal.SIGKILL)
+        process = self._process(lost.replica, restarts=lost.status.restarts + 1)
         self._processes[self._processes.index(lost)] = process
         self._starts[lost.replica.name](process)
         self._tell()
+
+    def _process(self, replica: Replica, restarts: int) -> ReplicaProcess:
+        one_process = self._job.spec.num_proc_per_node == 1 and self._job.framework.rank_variable is None
+        return ReplicaProcess(replica, replica.rank if one_process else None, restarts)
 
     def _decides(self, process: ReplicaProcess) -> bool:
         return self._job.framework.role(process.replica.group).waited_for

@@ -13,15 +13,15 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from airflow_trainer_provider.errors import JobLost, Problem, SpecError, SubmitError, UnsupportedField
-from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.errors import JobLost, SubmitError
+from airflow_trainer_provider.frameworks.layout import Job, lay_out
 from airflow_trainer_provider.job.backend import LogLine, Submission
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity, spec_digest
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.local.check import check
 from airflow_trainer_provider.local.environment import inherited_environment
 from airflow_trainer_provider.local.logs import LogReader, tail
-from airflow_trainer_provider.local.machine import check_fits
 from airflow_trainer_provider.local.processes import end_all
 from airflow_trainer_provider.local.render import render
 from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
@@ -47,31 +47,7 @@ class LocalBackend:
 
     def check(self, job: Job) -> None:
         """Refuse images, programs and folders that are not here, and more than this machine has."""
-        problems = []
-        path = inherited_environment()["PATH"]
-        for replica in job.replicas:
-            if replica.image is not None:
-                allowed = "no image: the processes run on this machine as they are"
-                raise UnsupportedField(
-                    self.name, Problem("image", replica.image, allowed, "Drop image, or use a cluster.")
-                )
-            if not job.framework.role(replica.group).runs_command:
-                continue
-            if not replica.command:
-                fix = f'Set command, e.g. ["python", "train.py"]: without an image, {replica.name} has nothing to run.'
-                problems.append(Problem("command", None, "a list of words", fix))
-                continue
-            for program in filter(None, (replica.launcher[:1], replica.command[:1])):
-                if not program[0].startswith("$") and shutil.which(program[0], path=path) is None:
-                    fix = "Install it where Airflow's worker runs, or correct the name."
-                    problems.append(Problem("command", program[0], "a program in the worker's PATH", fix))
-            folder = replica.working_dir
-            if folder and Path(folder).is_absolute() and not Path(folder).is_dir():
-                fix = "Make the folder first, or drop working_dir to start in the job's own folder."
-                problems.append(Problem("working_dir", folder, "a folder on this machine", fix))
-        if problems:
-            raise SpecError(list(dict.fromkeys(problems)))
-        check_fits(self.name, job)
+        check(self.name, job)
 
     def render(self, job: Job, name: str) -> str:
         """The whole job as YAML. Creates nothing."""
@@ -80,6 +56,10 @@ class LocalBackend:
     async def submit(self, job: Job, identity: Identity) -> Submission:
         """Start the job, or adopt what an earlier try of this task left."""
         return await asyncio.to_thread(self._submit, job, identity)
+
+    async def find(self, identity: Identity) -> list[JobHandle]:
+        """The jobs of this task that have not ended, and that no later try owns."""
+        return await asyncio.to_thread(self._find, identity)
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""
@@ -123,10 +103,14 @@ class LocalBackend:
         status = self._status(folder)
         if not status.replicas:
             return None
-        try:
-            return (folder.attempts()[-1].results / status.replicas[0].name).read_bytes()
-        except FileNotFoundError:
-            return None
+        results = folder.attempts()[-1].results
+        # Rank 0 need not be in the first replica: the rendezvous of an elastic job gives the ranks out anew.
+        for replica in status.replicas:
+            try:
+                return (results / replica.name).read_bytes()
+            except FileNotFoundError:
+                continue
+        return None
 
     async def collected(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom."""
@@ -137,17 +121,26 @@ class LocalBackend:
         return await asyncio.to_thread(self._cancel, handle, reason)
 
     def _submit(self, job: Job, identity: Identity) -> Submission:
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise SubmitError(f"{self._root} cannot be made ({error}); correct [trainer] local_root.") from error
         self._prune()
         digest = spec_digest(job.spec)
         with locked(self._root / f".{identity.key}.lock", wait=True):
             for folder in self._jobs_of(identity):
                 adopted = self._adopt(folder, identity, digest)
                 if adopted:
-                    return Submission(self._handle(folder, job, identity), adopted)
+                    return Submission(self._handle(folder, job, identity.try_number), adopted)
             folder = self._create(job, identity, digest)
             self._start_supervisor(folder)
-            return Submission(self._handle(folder, job, identity))
+            return Submission(self._handle(folder, job, identity.try_number))
+
+    def _find(self, identity: Identity) -> list[JobHandle]:
+        folders = self._jobs_of(identity)
+        running = [folder for folder in folders if not self._status(folder).phase.ended]
+        handles = [self._handle(folder, lay_out(folder.record().spec), folder.owner) for folder in running]
+        return [handle for handle in handles if handle.owner <= identity.try_number]
 
     def _adopt(self, folder: RunFolder, identity: Identity, digest: str) -> str | None:
         """Why this earlier job is the one to use; None where it is not, and has ended."""
@@ -158,14 +151,14 @@ class LocalBackend:
                 f"try {identity.try_number} is out of date and starts nothing."
             )
         status = self._status(folder, start=True)
-        same = record.digest == digest and folder.cancel_reason is None
+        same = record.digest == digest
         if status.phase is JobPhase.SUCCEEDED and same and not folder.collected:
-            folder.owner = identity.try_number
+            folder.hand_to(identity.try_number)
             return f"it succeeded in try {record.identity.try_number}, and nobody has taken its result"
         if status.phase.ended:
             return None
-        if same:
-            folder.owner = identity.try_number
+        if same and folder.cancel_reason is None:
+            folder.hand_to(identity.try_number)
             return f"try {record.identity.try_number} started it, and it still runs"
         folder.cancel("the task was tried again with other parameters")
         self._wait_for_end(folder, record.spec.run_policy.grace_period_seconds)
@@ -236,7 +229,7 @@ class LocalBackend:
     def _cancel(self, handle: JobHandle, reason: str) -> bool:
         folder = self._folder(handle)
         key = folder.record().identity.key
-        with locked(self._root / f".{key}.lock", wait=True):
+        with locked(folder.path.parent / f".{key}.lock", wait=True):
             if folder.owner != handle.owner:
                 return False
             folder.cancel(reason)
@@ -258,14 +251,14 @@ class LocalBackend:
         names = sorted((int(match[1]), match[0]) for match in matches if match)
         return [RunFolder(self._root / name) for _, name in reversed(names)]
 
-    def _handle(self, folder: RunFolder, job: Job, identity: Identity) -> JobHandle:
+    def _handle(self, folder: RunFolder, job: Job, owner: int) -> JobHandle:
         return JobHandle(
             name=folder.name,
             uid=folder.record().uid,
             backend=self.name,
             framework=job.framework.name,
             leader=job.leader.name,
-            owner=identity.try_number,
+            owner=owner,
             location=str(self._root),
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow_trainer_provider.frameworks.base import Addresses
 from airflow_trainer_provider.frameworks.layout import Job, Replica
 from airflow_trainer_provider.job.result import RESULT_PATH_VARIABLE
-from airflow_trainer_provider.local.processes import UID_VARIABLE
+from airflow_trainer_provider.local.processes import REPLICA_VARIABLE, UID_VARIABLE
 from airflow_trainer_provider.local.run_folder import AttemptFolders
 
 #: Airflow's own settings hold its secrets: the database's password, the Fernet key, connections, tokens.
@@ -45,11 +45,13 @@ def replica_environment(
         **inherited_environment(),
         # Without it Python holds lines back until its buffer is full, and a killed process never writes them.
         "PYTHONUNBUFFERED": "1",
+        # A program that sets its process title would otherwise write it over the environment that tells its job.
+        "SPT_NOENV": "1",
         **job.framework.environment(job, replica, addresses),
         **replica.env,
         "TRAINER_JOB_NAME": name,
         UID_VARIABLE: uid,
-        "TRAINER_REPLICA": replica.name,
+        REPLICA_VARIABLE: replica.name,
         "TRAINER_ATTEMPT": folders.path.name,
         "TRAINER_FILES": str(folders.files),
         RESULT_PATH_VARIABLE: str(folders.results / replica.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -23,7 +24,8 @@ class LogReader:
 
     def __init__(self, folder: RunFolder, reader: str) -> None:
         self._folder = folder
-        name = re.sub(r"[^\w.-]", "_", reader)
+        # Names of DAG and task together can be longer than a file's name may be.
+        name = hashlib.sha256(reader.encode()).hexdigest()[:16]
         self._file = folder.path / "readers" / f"{name}.json"
         try:
             self._offsets: dict[str, int] = json.loads(self._file.read_text())
@@ -76,6 +78,6 @@ def tail(path: Path, lines: int) -> list[str]:
         with path.open("rb") as file:
             end = file.seek(0, 2)
             file.seek(max(0, end - _CHUNK_BYTES))
-            return [plain(line) for line in file.read().splitlines()[-lines:]]
+            return [plain(line) for line in file.readlines()[-lines:]]
     except FileNotFoundError:
         return []

@@ -28,7 +28,9 @@ def check_fits(backend: str, job: Job) -> None:
         if asked > total:
             allowed = f"at most {total} {unit[resource]} for all {len(job.replicas)} replicas together"
             fix = "Ask for less, start fewer replicas, or run on a cluster."
-            raise UnsupportedField(backend, Problem(f"resources_per_node.{resource}", float(asked), allowed, fix))
+            largest = max(job.replicas, key=lambda replica: _requested(replica.resources, resource))
+            field = f"{job.source(largest, 'resources')[0]}.{resource}"
+            raise UnsupportedField(backend, Problem(field, float(asked), allowed, fix))
 
 
 @contextmanager

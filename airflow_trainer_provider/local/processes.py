@@ -8,17 +8,21 @@ import psutil
 
 #: Every process of a job carries the job's uid in this variable, which children inherit.
 UID_VARIABLE = "TRAINER_JOB_UID"
+#: And the name of the replica that it came from in this one.
+REPLICA_VARIABLE = "TRAINER_REPLICA"
 
 
-def processes_of(uid: str) -> list[psutil.Process]:
+def processes_of(uid: str, replica: str | None = None) -> list[psutil.Process]:
     """The living processes of a job, its supervisor not counted.
 
     :param uid: the job's uid.
+    :param replica: of this replica only; None: of all.
     """
+    wanted = {UID_VARIABLE: uid} | ({REPLICA_VARIABLE: replica} if replica else {})
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(UID_VARIABLE) == uid and process.status() != psutil.STATUS_ZOMBIE:
+            if wanted.items() <= process.environ().items() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:
             # It has ended meanwhile, or belongs to another user.

@@ -23,12 +23,13 @@ class ReplicaProcess:
     """A replica that was started, and what becomes of it.
 
     :param replica: what it is.
+    :param rank: the rank of its process; None where it has several, or its rank is the launcher's affair.
     :param restarts: how often it was started before.
     """
 
-    def __init__(self, replica: Replica, restarts: int = 0) -> None:
+    def __init__(self, replica: Replica, rank: int | None, restarts: int) -> None:
         self.replica = replica
-        self.status = ReplicaStatus(group=replica.group, index=replica.index, rank=replica.rank, restarts=restarts)
+        self.status = ReplicaStatus(group=replica.group, index=replica.index, rank=rank, restarts=restarts)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping: str | None = None
         limit = replica.resources and replica.resources.memory and replica.resources.memory.limits

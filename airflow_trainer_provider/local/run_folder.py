@@ -106,14 +106,14 @@ class RunFolder:
 
         :raises FileExistsError: there is one of that name.
         """
+        if self.path.exists():
+            raise FileExistsError(self.path)
         draft = self.path.with_name(f".{self.name}.{record.uid}")
         draft.mkdir(parents=True, mode=0o700)
         (draft / "work").mkdir()
         (draft / "readers").mkdir()
         (draft / "job.json").write_text(record.model_dump_json(exclude_defaults=True))
         (draft / "owner").write_text(str(record.identity.try_number))
-        if self.path.exists():
-            raise FileExistsError(self.path)
         draft.rename(self.path)
 
     def record(self) -> JobRecord:
@@ -128,8 +128,8 @@ class RunFolder:
         """The try of the task that waits for the job."""
         return int((self.path / "owner").read_text())
 
-    @owner.setter
-    def owner(self, try_number: int) -> None:
+    def hand_to(self, try_number: int) -> None:
+        """Make another try of the task the owner."""
         self._replace("owner", str(try_number))
 
     def read_status(self) -> JobStatus | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from airflow_trainer_provider.frameworks.layout import lay_out
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 from airflow_trainer_provider.local.attempt import TICK, Attempt, Outcome
+from airflow_trainer_provider.local.processes import end_all
 from airflow_trainer_provider.local.run_folder import RunFolder
 from airflow_trainer_provider.local.wakeup import Wakeup
 
@@ -44,6 +45,13 @@ class Supervisor:
 
     def run(self) -> None:
         """Run the job to its end. The last status that is written tells it."""
+        try:
+            self._run()
+        finally:
+            # Also where the folder was removed, or the disk is full: nobody else is left who knows of them.
+            end_all(self._record.uid)
+
+    def _run(self) -> None:
         self._write(started_at=_now())
         outcome = self._attempts()
         self._write(
@@ -84,6 +92,8 @@ class Supervisor:
     def _interrupted(self) -> Outcome | None:
         """Why the job has to end before its time, if it has to."""
         reason = self._folder.cancel_reason
+        if reason is None and not self._folder.path.is_dir():
+            reason = "somebody removed the job's folder"
         if reason is not None:
             return Outcome(JobPhase.CANCELLED, "Cancelled", reason)
         if self._wakeup.terminated:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_trainer_provider.plugins import marked_tasks
+
 
 class TrainerPlugin(AirflowPlugin):
-    """Makes Airflow list the provider among its plugins; a view of training jobs has its place here."""
+    """Ends the jobs of tasks that somebody marks in the UI or through the API."""
 
     name = "trainer"
+    listeners = [marked_tasks]

@@ -25,14 +25,19 @@ def wrong(allowed: str, fix: str, field: str = "", value: Any = None) -> Pydanti
     return PydanticCustomError("rule", "{allowed}", {"allowed": allowed, "fix": fix, "field": field, "value": value})
 
 
-def _no_bool(value: Any) -> Any:
-    # bool is an int to Python, so `num_nodes=True` would quietly mean one node.
-    if isinstance(value, bool):
-        raise wrong("a whole number", "Write the number itself.")
-    return value
+def _not_bool(allowed: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        # bool is an int to Python, so `num_nodes=True` would quietly mean one node.
+        if isinstance(value, bool):
+            raise wrong(allowed, "Write the number itself.")
+        return value
+
+    return BeforeValidator(check)
 
 
-#: A whole number. Text that is one ("4", as Jinja renders it) is taken too.
-Whole = Annotated[int, BeforeValidator(_no_bool)]
+#: A number. Text that is one ("0.5", as Jinja renders it) is taken too.
+Number = Annotated[float, _not_bool("a number")]
+#: A whole number; text as above.
+Whole = Annotated[int, _not_bool("a whole number")]
 #: A whole number of at least 1.
 Count = Annotated[Whole, Field(ge=1)]

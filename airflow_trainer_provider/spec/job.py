@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from airflow_trainer_provider.spec.base import Count, SpecModel, Whole, wrong
+from airflow_trainer_provider.spec.base import Count, Number, SpecModel, Whole, wrong
 from airflow_trainer_provider.spec.compute import Resources
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+_JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?")
 #: Prefix of the variables that this provider sets itself.
 RESERVED_ENV = "TRAINER_"
 
@@ -39,7 +39,7 @@ def _env_names(value: dict[str, str]) -> dict[str, str]:
 
 def _job_name(value: str) -> str:
     if not _JOB_NAME.fullmatch(value):
-        allowed = "1 to 40 lowercase letters, digits and '-', beginning with a letter, not ending with '-'"
+        allowed = "1 to 32 lowercase letters, digits and '-', beginning with a letter, not ending with '-'"
         raise wrong(allowed, "Rename it.")
     return value
 
@@ -56,7 +56,8 @@ class ReplicaSettings(SpecModel):
     :param image: container image.
     :param command: what each process runs, one word an item; None runs the image's entry point.
     :param args: words after the command.
-    :param env: environment variables; a group's are laid over the job's, name by name.
+    :param env: environment variables; a group's are laid over the job's, name by name. An empty mapping is not
+        None: as an override it leaves the replica none.
     :param working_dir: the folder the processes start in.
     :param resources: compute resources of one replica.
     """
@@ -64,7 +65,7 @@ class ReplicaSettings(SpecModel):
     image: Text | None = None
     command: Words | None = None
     args: Words | None = None
-    env: Env = Field(default_factory=dict)
+    env: Env | None = None
     working_dir: Text | None = None
     resources: Resources | None = None
 
@@ -127,8 +128,8 @@ class RunPolicy(SpecModel):
     """
 
     backoff_limit: Annotated[Whole, Field(ge=0, le=100)] = 0
-    active_deadline_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    grace_period_seconds: Annotated[float, Field(ge=0, le=300)] = 30
+    active_deadline_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
+    grace_period_seconds: Annotated[Number, Field(ge=0, le=300)] = 30
 
 
 class TrainJobSpec(SpecModel):

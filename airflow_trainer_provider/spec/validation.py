@@ -26,6 +26,8 @@ _ALLOWED = {
     "tuple_type": "a list",
     "finite_number": "a finite number",
 }
+#: Errors of a value that should have been several.
+_SHAPES = frozenset({"dict_type", "mapping_type", "model_type", "tuple_type"})
 _BOUNDS = {
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
@@ -74,7 +76,7 @@ def choice(field: str, value: object, allowed: Iterable[str], otherwise: str) ->
 
 
 def _problem(details: ErrorDetails, given: Mapping[str, Any]) -> Problem:
-    field, kind = _path(details["loc"]), details["type"]
+    field, kind = _path(_written(given, details["loc"])), details["type"]
     value = _value_at(given, details["loc"])
     if kind == "rule":
         context = details["ctx"]
@@ -103,8 +105,12 @@ def _allowed_and_fix(details: ErrorDetails, field: str, value: Any) -> tuple[str
 
 
 def _shown(details: ErrorDetails, value: Any) -> Any:
-    # The value of a variable may be a secret.
-    return type(value).__name__ if "env" in details["loc"] else value
+    """The value as an error may show it: a variable's, or a whole group's with its variables, may be a secret."""
+    if "env" in details["loc"] or isinstance(value, (Mapping, list, tuple)):
+        return type(value).__name__
+    if isinstance(value, str) and details["type"] in _SHAPES:
+        return type(value).__name__
+    return value
 
 
 def _once(problems: Iterable[Problem]) -> list[Problem]:
@@ -148,6 +154,18 @@ def _value_at(given: Any, loc: tuple[str | int, ...]) -> Any:
             # A scalar that stood for a mapping (`cpu: 2`): the scalar is what the user wrote.
             return value
     return value
+
+
+def _written(given: Any, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The place as far as the user wrote it: one value for requests and limits (`cpu: 2`) is one place."""
+    value = given
+    for depth, part in enumerate(loc):
+        if _is_branch(part):
+            continue
+        if not isinstance(value, (Mapping, BaseModel, list, tuple)):
+            return loc[:depth]
+        value = _value_at(value, (part,))
+    return loc
 
 
 def _model_at(loc: tuple[str | int, ...]) -> type[BaseModel]:

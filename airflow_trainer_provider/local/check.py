@@ -1,0 +1,60 @@
+"""Refuses, before anything is created, what this machine cannot run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_trainer_provider.errors import Problem, SpecError, UnsupportedField
+from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.local.environment import inherited_environment
+from airflow_trainer_provider.local.machine import check_fits
+
+
+def check(backend: str, job: Job) -> None:
+    """Refuse images, programs and folders that are not here, and more than this machine has.
+
+    :param backend: the backend's name, for the error.
+    :param job: the job.
+    :raises SpecError: naming the field, its value and the way out.
+    """
+    for replica in job.replicas:
+        if replica.image is not None:
+            allowed = "no image: the processes run on this machine as they are"
+            field, image = job.source(replica, "image")
+            raise UnsupportedField(backend, Problem(field, image, allowed, "Drop image, or use a cluster."))
+    here = [replica for replica in job.replicas if job.framework.role(replica.group).runs_command]
+    problems = [problem for replica in here for problem in (*_programs(job, replica), *_folder(job, replica))]
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    check_fits(backend, job)
+
+
+def _programs(job: Job, replica: Replica) -> Iterator[Problem]:
+    # As the user wrote it: a launcher may want the script without the interpreter before it.
+    field, command = job.source(replica, "command")
+    if not command:
+        fix = f'Set command, e.g. ["python", "train.py"]: without an image, {replica.name} has nothing to run.'
+        yield Problem(field, None, "a list of words", fix)
+        return
+    for program in (*replica.launcher[:1], command[0]):
+        if not program.startswith("$") and not _is_here(program, replica):
+            fix = "Install it where Airflow's worker runs, or correct the name."
+            yield Problem(field, program, "a program in the worker's PATH", fix)
+
+
+def _is_here(program: str, replica: Replica) -> bool:
+    """Whether the system will find it, which looks from where the process starts, with the process's own PATH."""
+    if os.sep in program:
+        program = str(Path(replica.working_dir or os.devnull, program))
+    return shutil.which(program, path=replica.env.get("PATH", inherited_environment()["PATH"])) is not None
+
+
+def _folder(job: Job, replica: Replica) -> Iterator[Problem]:
+    folder = replica.working_dir
+    # A relative one would lie in the job's own folder, which is new and empty.
+    if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
+        fix = "Make the folder first, or drop working_dir to start in the job's own folder."
+        yield Problem(job.source(replica, "working_dir")[0], folder, "the whole path of a folder on this machine", fix)
