@@ -1,0 +1,102 @@
+# Every door into the project: `make help`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Airflow starts twice as fast with its bytecode in place.
+unexport PYTHONDONTWRITEBYTECODE
+
+export PYTHON ?= python3.11
+PROFILE ?= default
+ARGS ?=
+UV := .bootstrap/bin/uv
+PY := .venv/bin/python
+PY_HEAVY := .venv-heavy/bin/python
+PY_LOWEST := .venv-lowest/bin/python
+
+NEWEST := constraints/newest.txt
+LOWEST := constraints/lowest.txt
+LOWEST_DATE := 2025-10-15
+LIGHT := not cluster and not heavy and not browser
+
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+
+help: ## List these commands.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS=$$'\t' read -r name text; do printf '  \033[1m%-22s\033[0m %s\n' "$$name" "$$text"; done
+	@echo
+	@echo '  PYTHON=python3.12  the Python to use (now $(PYTHON))      ARGS="-k name -x"  handed on to pytest'
+	@echo '  PROFILE=name       the test cluster to start (now $(PROFILE))'
+
+venv: ## Make .venv: the package, the light frameworks (xgboost, mpi) and the development tools.
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev
+
+demo: venv ## Run a retraining DAG through a real Airflow and print what the job reported.
+	@$(PY) -m tools.airflow_runner demo
+
+up: venv ## Start Airflow with its UI and the example DAGs, and print the address.
+	@$(PY) -m tools.airflow_runner up
+
+down: venv ## End what `make up` started, and every process that came of it.
+	@$(PY) -m tools.airflow_runner down
+
+test: venv ## Run every test that needs no cluster, browser or heavy framework.
+	$(PY) -m pytest -m "$(LIGHT)" $(ARGS)
+
+test-heavy: ## Run the tests that need torch, tensorflow, jax and paddle, in .venv-heavy (6 GB).
+	@tools/environment.sh .venv-heavy $(NEWEST) xgboost,mpi,torch,tensorflow,jax,paddle dev
+	$(PY_HEAVY) -m pytest -m "heavy and not cluster and not browser" $(ARGS)
+
+test-airflow-lowest: ## Run the tests of what touches Airflow on the lowest supported Airflow, in .venv-lowest.
+	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
+	$(PY_LOWEST) -m pytest -m "$(LIGHT) and not local" $(ARGS)
+
+test-browser: ## Look at a demo run in the real UI, in chromium.
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser
+	$(PY) -m pytest -m "browser and not cluster" $(ARGS)
+
+cluster-up: cluster-venv ## Start a Kubernetes cluster on this machine (root; PROFILE names its contents).
+	$(PY) -m tests.cluster up --profile $(PROFILE)
+
+cluster-down: cluster-venv ## End that cluster.
+	$(PY) -m tests.cluster down
+
+test-cluster: cluster-venv ## Run the tests that need a cluster.
+	$(PY) -m tests.cluster test
+
+cluster-venv:
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev cluster
+
+lint: venv ## Check style, docstrings and imports.
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: venv ## Rewrite what ruff can.
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+typecheck: venv ## Check types (mypy, strict).
+	$(PY) -m mypy
+
+contracts: venv ## Check that the layers hold (import-linter).
+	.venv/bin/lint-imports
+
+docs: ## Build the documentation into docs/_build/html; a warning is an error.
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev docs
+	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
+
+bench: venv ## Measure ours beside the bare thing.
+	$(PY) -m benchmarks
+
+constraints: venv ## Resolve constraints/ anew: the newest of everything, and the lowest Airflow.
+	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
+	    --custom-compile-command "make constraints" --all-extras \
+	    --group dev --group docs --group browser --group cluster pyproject.toml --output-file $(NEWEST)
+	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
+	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev \
+	    --exclude-newer $(LOWEST_DATE) pyproject.toml constraints/lowest.in --output-file $(LOWEST)
+
+clean: ## Remove what these commands made, environments included (make down first).
+	@! test -e .airflow/up/instance.json || { echo "Airflow is up: make down first." >&2; exit 1; }
+	rm -rf .venv .venv-heavy .venv-lowest .bootstrap .airflow .mypy_cache .pytest_cache .ruff_cache docs/_build

@@ -1,0 +1,1 @@
+"""What developers of this provider run: nothing here ships."""

@@ -1,0 +1,299 @@
+"""Airflow's REST API (``/api/v2``), as far as we use it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+#: Where a DAG run or a task instance stays.
+FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+
+
+class AirflowApiError(Exception):
+    """
+    The API answered with an error.
+
+    :param status: HTTP status.
+    :param detail: what it said, with method and path.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"HTTP {status}: {detail}")
+        self.status = status
+
+
+def wait_until(probe: Callable[[], T | None], timeout: float, what: Callable[[], str], every: float = 0.2) -> T:
+    """
+    Call until the answer is something.
+
+    :param probe: returns None for "not yet".
+    :param timeout: seconds.
+    :param what: says, after the timeout, what was waited for and what was seen instead.
+    :param every: seconds between two calls.
+    :raises TimeoutError: it took too long.
+    """
+    deadline = time.monotonic() + timeout
+    while (answer := probe()) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {timeout:g} s: {what()}")
+        time.sleep(every)
+    return answer
+
+
+class AirflowApi:
+    """
+    A client of one Airflow, authenticated as its admin.
+
+    :param url: the API server's address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._client = httpx.Client(base_url=url, timeout=30)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def request(self, method: str, path: str, **kwargs: Any) -> Any:
+        """
+        Call the API.
+
+        :param method: HTTP method.
+        :param path: below ``/api/v2``.
+        :param kwargs: as httpx takes them: ``json``, ``params``, ``headers``.
+        :return: the JSON body, or the text of any other content type.
+        :raises AirflowApiError: the status was 400 or above.
+        """
+        if "Authorization" not in self._client.headers:
+            token = self._client.get("/auth/token").raise_for_status().json()["access_token"]
+            self._client.headers["Authorization"] = f"Bearer {token}"
+        response = self._client.request(method, f"/api/v2{path}", **kwargs)
+        if response.is_error:
+            raise AirflowApiError(response.status_code, f"{method} {path}: {response.text[:2000]}")
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        return response.json() if is_json else response.text
+
+    def _found(self, path: str, **kwargs: Any) -> dict[str, Any] | None:
+        try:
+            return dict(self.request("GET", path, **kwargs))
+        except AirflowApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def health(self) -> dict[str, str | None]:
+        """Return the status of each component; empty while the API server is not there."""
+        try:
+            answer = self._client.get("/api/v2/monitor/health", timeout=2)
+            if answer.is_success:
+                # The first request to the execution API builds its routes, which takes seconds:
+                # asked now, the first task does not wait for it.
+                self._client.get("/execution/health", timeout=30)
+        except httpx.TransportError:
+            return {}
+        if answer.is_error:
+            return {}
+        return {name: part["status"] for name, part in answer.json().items()}
+
+    def wait_for_dag(self, dag_id: str, timeout: float = 60) -> dict[str, Any]:
+        """
+        Wait until the DAG processor has parsed a DAG.
+
+        :param dag_id: the DAG.
+        :param timeout: seconds.
+        :raises TimeoutError: with the import errors of the DAG files, if there are any.
+        """
+        return wait_until(
+            lambda: self._found(f"/dags/{dag_id}"),
+            timeout,
+            lambda: f"no DAG {dag_id!r}; import errors: {self.import_errors()}",
+        )
+
+    def import_errors(self) -> dict[str, str]:
+        """Return file -> stack trace of the DAG files that could not be imported."""
+        found = self.request("GET", "/importErrors")["import_errors"]
+        return {error["filename"]: error["stack_trace"] for error in found}
+
+    def trigger_dag(self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = 60) -> str:
+        """
+        Start a run, as soon as the DAG is known.
+
+        :param dag_id: the DAG.
+        :param conf: the run's conf.
+        :param timeout: seconds to wait for the DAG.
+        :return: the run's id.
+        """
+        self.wait_for_dag(dag_id, timeout)
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        run_id = str(self.request("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
+        # The server answers before it commits.
+        wait_until(lambda: self._found(f"/dags/{dag_id}/dagRuns/{run_id}"), 10, lambda: f"no run {run_id}")
+        return run_id
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """
+        Return a run's state now.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        """
+        return str(self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 120) -> str:
+        """
+        Wait for a run's end.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param timeout: seconds.
+        :return: its final state.
+        :raises TimeoutError: with the states of its tasks.
+        """
+
+        def probe() -> str | None:
+            state = self.run_state(dag_id, run_id)
+            return state if state in FINAL_STATES else None
+
+        return wait_until(probe, timeout, lambda: f"{dag_id} {run_id}: {self.task_states(dag_id, run_id)}")
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """
+        Return all task instances of a run.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        """
+        found = self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")
+        return list(found["task_instances"])
+
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """
+        Return task id -> state; a mapped task has a ``[map_index]`` behind its id.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        """
+        return {
+            task["task_id"] + (f"[{task['map_index']}]" if task["map_index"] >= 0 else ""): task["state"]
+            for task in self.task_instances(dag_id, run_id)
+        }
+
+    def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """
+        Return a task instance as the API shows it: state, try_number, start_date, rendered_fields, ...
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param map_index: of a mapped task.
+        """
+        return dict(self.request("GET", _task_path(dag_id, run_id, task_id, map_index)))
+
+    def wait_for_task(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str,
+        states: str | frozenset[str] = FINAL_STATES,
+        timeout: float = 120,
+        map_index: int = -1,
+        try_number: int = 0,
+    ) -> dict[str, Any]:
+        """
+        Wait until a task instance is in one of these states.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param states: one state or several.
+        :param timeout: seconds.
+        :param map_index: of a mapped task.
+        :param try_number: not before this try; after :meth:`clear`, as the server answers before it commits.
+        :return: the task instance.
+        :raises TimeoutError: with the states of the run's tasks.
+        """
+        wanted = frozenset({states}) if isinstance(states, str) else states
+
+        def probe() -> dict[str, Any] | None:
+            found = self.task_instance(dag_id, run_id, task_id, map_index)
+            return found if found["state"] in wanted and found["try_number"] >= try_number else None
+
+        return wait_until(probe, timeout, lambda: f"{dag_id} {run_id}: {self.task_states(dag_id, run_id)}")
+
+    def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str, map_index: int = -1) -> None:
+        """
+        Mark a task instance, as the UI's "Mark state as" does.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param state: ``success``, ``failed`` or ``skipped``.
+        :param map_index: of a mapped task.
+        """
+        path = _task_path(dag_id, run_id, task_id, map_index)
+        self.request("PATCH", path, json={"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, *task_ids: str) -> None:
+        """
+        Clear tasks of a run, as the UI does: they run again.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_ids: the tasks; none means all.
+        """
+        body: dict[str, Any] = {"dry_run": False, "dag_run_id": run_id, "only_failed": False}
+        if task_ids:
+            body["task_ids"] = list(task_ids)
+        self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
+        """
+        Return what a task pushed, or None if there is nothing under that key.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param key: the XCom's key.
+        :param map_index: of a mapped task.
+        """
+        path = f"{_task_path(dag_id, run_id, task_id)}/xcomEntries/{key}"
+        found = self._found(path, params={"map_index": map_index})
+        return None if found is None else found["value"]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
+        """
+        Return the messages of a try's log, one a line, as the UI's log page shows them.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param try_number: from 1.
+        :param map_index: of a mapped task.
+        """
+        text = self.request(
+            "GET",
+            f"{_task_path(dag_id, run_id, task_id)}/logs/{try_number}",
+            params={"full_content": True, "map_index": map_index},
+            headers={"Accept": "application/x-ndjson"},
+        )
+        messages = [json.loads(line) for line in text.splitlines() if line.strip()]
+        return "\n".join(_message_text(message) for message in messages)
+
+
+def _task_path(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+    path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+    return path if map_index < 0 else f"{path}/{map_index}"
+
+
+def _message_text(message: Any) -> str:
+    if not isinstance(message, dict):
+        return str(message)
+    errors = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in message.get("error_detail") or []]
+    return "\n".join([str(message.get("event", "")), *errors])

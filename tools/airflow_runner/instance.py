@@ -1,0 +1,195 @@
+"""One running Airflow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tools.airflow_runner.api import AirflowApi, wait_until
+from tools.airflow_runner.code import code_digest
+from tools.airflow_runner.database import copy_template
+from tools.airflow_runner.record import Record, end_recorded
+from tools.airflow_runner.settings import Config, base_config, environment, write_config
+
+#: Component -> its command. Logs are read from the common folder, so nobody needs to serve them.
+COMPONENTS: Mapping[str, Sequence[str]] = {
+    "api-server": ["api-server"],
+    "dag-processor": ["dag-processor"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+
+#: What the health endpoint calls them, and the metadata database.
+HEALTHY_PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+
+
+class AirflowInstance(AirflowApi):
+    """
+    An Airflow with a home, a database and a free port of its own, and its REST API.
+
+    :param home: its AIRFLOW_HOME; emptied at the start. Each component's output goes to ``<component>.log``
+        there.
+    :param dags: folders with DAG files.
+    :param config: section -> option -> value, over the defaults of :mod:`tools.airflow_runner.settings`.
+    :param env: environment variables for all of its processes.
+
+    As a context manager it starts, and stops at the end.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        dags: Sequence[Path],
+        config: Config | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        port = _free_port()
+        super().__init__(f"http://127.0.0.1:{port}")
+        self.home = home.absolute()
+        self.marker = secrets.token_hex(16)
+        self.record = Record(str(self.home), self.marker, self.url, code_digest())
+        self._config = [base_config(self.home, port, [folder.absolute() for folder in dags]), config or {}]
+        self.env = environment(self.home, self.marker, env or {})
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> AirflowInstance:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def start(self, timeout: float = 120) -> AirflowInstance:
+        """
+        Start all components and wait until each is healthy.
+
+        :param timeout: seconds.
+        :raises TimeoutError: one is not; all are stopped again.
+        :raises RuntimeError: one ended; all are stopped again.
+        """
+        end_recorded(self.home)
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir(parents=True)
+        write_config(self.home / "airflow.cfg", *self._config)
+        copy_template(self.home / "airflow.db")
+        self.record.write()
+        try:
+            for component in COMPONENTS:
+                self._launch(component)
+            self.wait_until_healthy(timeout)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self, grace: float = 10) -> None:
+        """
+        End all components, and every process that came of them.
+
+        :param grace: seconds between SIGTERM and SIGKILL.
+        """
+        self.close()
+        self.record.end(grace)
+        for process in self._running.values():
+            process.wait()
+
+    def wait_until_healthy(self, timeout: float = 60) -> None:
+        """
+        Wait until the health endpoint calls every component healthy.
+
+        :param timeout: seconds.
+        :raises TimeoutError: one is not.
+        :raises RuntimeError: one ended.
+        """
+
+        def probe() -> bool | None:
+            for component, process in self._running.items():
+                if process.poll() is not None:
+                    tail = "\n".join(self.component_log(component).splitlines()[-20:])
+                    raise RuntimeError(f"{component} ended with {process.returncode}:\n{tail}")
+            return _all_healthy(self.health()) or None
+
+        wait_until(probe, timeout, lambda: f"health {self.health()}, see {self.home}/*.log", every=0.1)
+
+    def component_log(self, component: str) -> str:
+        """
+        Return what a component wrote so far.
+
+        :param component: a key of :data:`COMPONENTS`.
+        """
+        return (self.home / f"{component}.log").read_text(errors="replace")
+
+    def kill(self, component: str, signum: signal.Signals = signal.SIGKILL) -> None:
+        """
+        Signal a component's whole process group, as the loss of its container would, and wait for its end.
+
+        :param component: a key of :data:`COMPONENTS`.
+        :param signum: the signal.
+        """
+        process = self._running.pop(component)
+        os.killpg(process.pid, signum)
+        process.wait(timeout=60)
+
+    def restart(self, component: str, timeout: float = 60) -> None:
+        """
+        Start a component anew, after ending it if it runs, and wait until all are healthy.
+
+        :param component: a key of :data:`COMPONENTS`.
+        :param timeout: seconds.
+        """
+        if component in self._running:
+            self.kill(component, signal.SIGTERM)
+        self._launch(component)
+        self.wait_until_healthy(timeout)
+
+    def pid(self, component: str) -> int:
+        """
+        Return the process id of a component.
+
+        :param component: a key of :data:`COMPONENTS`.
+        """
+        return self._running[component].pid
+
+    def _launch(self, component: str) -> None:
+        with (self.home / f"{component}.log").open("ab") as log:
+            self._running[component] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", *COMPONENTS[component]],
+                env=self.env,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+def is_healthy(url: str) -> bool:
+    """
+    Return whether all components of the Airflow at this address are healthy.
+
+    :param url: its address.
+    """
+    with contextlib.closing(AirflowApi(url)) as airflow:
+        return _all_healthy(airflow.health())
+
+
+def _all_healthy(health: Mapping[str, str | None]) -> bool:
+    return all(health.get(part) == "healthy" for part in HEALTHY_PARTS)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

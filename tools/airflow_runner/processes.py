@@ -1,0 +1,56 @@
+"""Finding and ending all processes of an instance, however far they went from the one that started them.
+
+A training job's processes have sessions and parents of their own, so neither a process group nor a process
+tree holds all of them. The environment does: whatever an instance starts inherits its marker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+import psutil
+
+from tools.airflow_runner.settings import MARKER
+
+
+def of_instance(marker: str) -> list[psutil.Process]:
+    """
+    Return the living processes of an instance, but not the one that asks.
+
+    :param marker: identity of the instance.
+    """
+    found = []
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARKER) == marker and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def end_all(marker: str, grace: float = 10.0) -> None:
+    """
+    End all processes of an instance: SIGTERM, and SIGKILL for what is left after the grace period.
+
+    :param marker: identity of the instance.
+    :param grace: seconds between the two.
+    :raises RuntimeError: a process survived SIGKILL.
+    """
+    deadline = time.monotonic() + grace
+    asked: set[psutil.Process] = set()
+    while remaining := of_instance(marker):
+        overdue = time.monotonic() - deadline
+        if overdue > 10:
+            raise RuntimeError(f"still there after SIGKILL: {remaining}")
+        for process in remaining:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if overdue > 0:
+                    process.kill()
+                elif process not in asked:
+                    process.send_signal(signal.SIGTERM)
+                    asked.add(process)
+        psutil.wait_procs(remaining, timeout=0.1)

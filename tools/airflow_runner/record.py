@@ -1,0 +1,79 @@
+"""What an instance leaves in its home, so that another process finds it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tools.airflow_runner import processes
+
+
+@dataclass(frozen=True)
+class Record:
+    """
+    An instance, for others than the process that started it.
+
+    :param home: its AIRFLOW_HOME.
+    :param marker: its identity; see :mod:`tools.airflow_runner.processes`.
+    :param url: its address.
+    :param code: :func:`~tools.airflow_runner.code.code_digest` when it was started.
+    """
+
+    home: str
+    marker: str
+    url: str
+    code: str
+
+    def write(self) -> None:
+        """Leave it in the home."""
+        _file(Path(self.home)).write_text(json.dumps(asdict(self)))
+
+    def end(self, grace: float = 10) -> None:
+        """
+        End the instance, and remove the record, unless there is no home any more or another instance has it.
+
+        :param grace: seconds between SIGTERM and SIGKILL.
+        """
+        processes.end_all(self.marker, grace)
+        if read_record(Path(self.home)) == self:
+            _file(Path(self.home)).unlink(missing_ok=True)
+
+
+def read_record(home: Path) -> Record | None:
+    """
+    Return the instance that was started there, dead or alive.
+
+    :param home: its AIRFLOW_HOME. The copy of another one's home counts as a home without a record.
+    """
+    try:
+        record = Record(**json.loads(_file(home).read_text()))
+    except FileNotFoundError:
+        return None
+    return record if record.home == str(home.absolute()) else None
+
+
+def recorded_url(home: Path) -> str | None:
+    """
+    Return the address of the instance that was started there and whose processes are alive.
+
+    :param home: its AIRFLOW_HOME.
+    """
+    record = read_record(home)
+    return record.url if record and processes.of_instance(record.marker) else None
+
+
+def end_recorded(home: Path) -> bool:
+    """
+    End the instance that was started there, by whichever process.
+
+    :param home: its AIRFLOW_HOME.
+    :return: whether there was one.
+    """
+    if record := read_record(home):
+        record.end()
+    return record is not None
+
+
+def _file(home: Path) -> Path:
+    return home / "instance.json"

@@ -1,0 +1,106 @@
+"""The ``airflow.cfg`` and the environment of an instance."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: Each process of an instance carries its identity under this name, and so does all that they start. It must not
+#: begin with AIRFLOW_, which the local backend keeps from training jobs.
+MARKER = "TRAINER_RUNNER_INSTANCE"
+
+Config = Mapping[str, Mapping[str, str]]
+
+
+def base_config(home: Path, port: int, dags: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """
+    Return the settings that make a small, quick Airflow that only this machine reaches.
+
+    :param home: its AIRFLOW_HOME.
+    :param port: the API server's port on 127.0.0.1.
+    :param dags: the folders with DAG files, each becomes a DAG bundle of its own.
+    """
+    url = f"http://127.0.0.1:{port}"
+    bundles = [
+        {
+            "name": f"{folder.parent.name}-{folder.name}",
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(folder)},
+        }
+        for folder in dags
+    ]
+    return {
+        "core": {
+            "executor": "LocalExecutor",
+            "parallelism": "4",
+            "load_examples": "False",
+            "dags_are_paused_at_creation": "False",
+            "simple_auth_manager_all_admins": "True",
+            "execution_api_server_url": f"{url}/execution/",
+        },
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
+        "logging": {"base_log_folder": str(home / "logs")},
+        "api": {
+            "host": "127.0.0.1",
+            "port": str(port),
+            "base_url": url,
+            "workers": "1",
+            "secret_key": secrets.token_urlsafe(32),
+        },
+        "api_auth": {"jwt_secret": secrets.token_urlsafe(64)},
+        "scheduler": {"scheduler_idle_sleep_time": "0.2"},
+        "dag_processor": {
+            "dag_bundle_config_list": json.dumps(bundles),
+            "refresh_interval": "5",
+            "min_file_process_interval": "5",
+            "parsing_processes": "1",
+        },
+        # A trigger that fires within the default 5 s can get its re-queued task marked failed.
+        "workers": {"min_heartbeat_interval": "1"},
+    }
+
+
+def write_config(path: Path, *layers: Config) -> None:
+    """
+    Write an ``airflow.cfg``; of two layers that set the same option, the later one wins.
+
+    :param path: where to.
+    :param layers: section -> option -> value.
+    """
+    parser = configparser.ConfigParser(interpolation=None)
+    for layer in layers:
+        for section, options in layer.items():
+            if not parser.has_section(section):
+                parser.add_section(section)
+            for option, value in options.items():
+                # Airflow interpolates %(name)s when it reads.
+                parser.set(section, option, value.replace("%", "%%"))
+    with path.open("w") as file:
+        parser.write(file)
+
+
+def environment(home: Path, marker: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return the environment of an instance's processes: the caller's own, without its Airflow.
+
+    :param home: AIRFLOW_HOME.
+    :param marker: identity of the instance.
+    :param extra: what the caller adds.
+    """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AIRFLOW_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return inherited | {
+        "AIRFLOW_HOME": str(home),
+        MARKER: marker,
+        # Airflow sets process titles, which by default overwrites the environment that ps and we read.
+        "SPT_NOENV": "1",
+        "PYTHONUNBUFFERED": "1",
+        **extra,
+    }

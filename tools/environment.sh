@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Makes a virtual environment from nothing, or does nothing when it is there already.
+#
+#   tools/environment.sh VENV CONSTRAINTS EXTRAS [GROUP...]
+#   tools/environment.sh .venv constraints/newest.txt xgboost,mpi dev docs
+#
+# Needs Python with its venv module and nothing else: uv comes from PyPI into .bootstrap/. What was installed is
+# remembered in VENV/.installed/ under a digest of what it was made from, so that a second run costs no time.
+set -euo pipefail
+
+venv=$1 constraints=$2 extras=$3
+shift 3
+python=${PYTHON:-python3.11}
+uv=.bootstrap/bin/uv
+
+say() { printf '%s\n' "$*" >&2; }
+
+require_python() {
+    "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && return
+    say "No Python 3.10 to 3.13 found as '$python'. Name one: make PYTHON=/path/to/python3"
+    exit 1
+}
+
+require_venv_module() {
+    "$python" -c 'import ensurepip, venv' 2>/dev/null && return
+    local package
+    package=$("$python" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}-venv")')
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "Installing Debian's $package: $python comes without its venv module."
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$package" >/dev/null
+    else
+        say "$python comes without its venv module. As root: apt-get install $package"
+        exit 1
+    fi
+}
+
+bootstrap() {
+    [ -x "$uv" ] && return
+    require_venv_module
+    "$python" -m venv --clear .bootstrap
+    .bootstrap/bin/python -m pip install --quiet --disable-pip-version-check uv
+}
+
+require_python
+wanted=$({ cat pyproject.toml "$constraints"; "$python" --version; echo "$extras" "$@"; } | sha256sum | cut -c1-16)
+[ -e "$venv/.installed/$wanted" ] && exit 0
+
+say "Preparing $venv ..."
+bootstrap
+export UV_PYTHON_DOWNLOADS=never
+# Another Python than the one it was made with: make it anew.
+if [ ! -x "$venv/bin/python" ] || [ "$("$venv/bin/python" --version)" != "$("$python" --version)" ]; then
+    "$uv" venv --quiet --clear --python "$python" "$venv"
+fi
+"$uv" pip install --quiet --compile-bytecode --python "$venv/bin/python" --constraint "$constraints" \
+    --editable ".[$extras]" "${@/#/--group=}"
+mkdir -p "$venv/.installed"
+touch "$venv/.installed/$wanted"
