@@ -1,0 +1,56 @@
+"""One real Airflow for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.local.run_folder import RunFolder
+from tests.airflow.jobs import JobFolder
+from tools.airflow_runner import AirflowInstance
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "dags"
+
+#: A worker, or a scheduler, that was killed is noticed after seconds, where the defaults are 5 minutes.
+QUICK_TO_NOTICE = {
+    "scheduler": {
+        "task_instance_heartbeat_timeout": "15",
+        "task_instance_heartbeat_detection_interval": "2",
+        "orphaned_tasks_check_interval": "5",
+        "scheduler_health_check_threshold": "10",
+    }
+}
+
+
+class AirflowUnderTest(AirflowInstance):
+    """An Airflow whose local jobs the tests can look at."""
+
+    def status_of(self, job: str) -> JobStatus:
+        """The status of a local job.
+
+        :param job: its name.
+        """
+        status = RunFolder(self.home / "trainer" / job).read_status()
+        assert status is not None
+        return status
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[JobFolder]:
+    """Where a test job meets its test; it comes to its end with the test."""
+    folder = JobFolder(tmp_path)
+    yield folder
+    folder.go()
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowUnderTest]:
+    """A running Airflow over the examples in dags/ and the DAGs in tests/airflow/dags/."""
+    folders = [folder for folder in (EXAMPLES, HERE / "dags") if folder.exists()]
+    home = tmp_path_factory.mktemp("airflow") / "home"
+    with AirflowUnderTest(home, folders, config=QUICK_TO_NOTICE) as instance:
+        yield instance

@@ -1,0 +1,50 @@
+"""A job that tells what became of it: `job.py MODE FOLDER`, run by each replica.
+
+train: note that a training began, print lines until FOLDER/go is there, write the result.
+raise: rank 1 raises, the others would go on for long.
+stubborn: note, then ignore every request to end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+PATIENCE_SECONDS = 120
+
+
+def train(folder: Path, rank: int) -> None:
+    if rank == 0:
+        with (folder / "trainings").open("a") as file:
+            file.write(f"{os.environ['TRAINER_JOB_UID']}\n")
+    end = time.monotonic() + PATIENCE_SECONDS
+    line = 0
+    while not (folder / "go").exists() and time.monotonic() < end:
+        print(f"line {line} of rank {rank}")
+        line += 1
+        time.sleep(0.1)
+    print(f"{line} lines of rank {rank}")
+    if rank == 0:
+        uids = (folder / "trainings").read_text().split()
+        Path(os.environ["TRAINER_RESULT_PATH"]).write_text(
+            json.dumps({"trainings": len(uids), "metrics": {"loss": 0.5}})
+        )
+
+
+def main(mode: str, folder: Path) -> None:
+    rank = int(os.environ["RANK"])
+    if mode == "raise":
+        if rank == 1:
+            raise ValueError("rank 1 has had enough")
+        time.sleep(PATIENCE_SECONDS)
+    if mode == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    train(folder, rank)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

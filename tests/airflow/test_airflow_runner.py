@@ -1,0 +1,59 @@
+"""The Airflow that the other tests rely on runs, defers, survives the loss of a part, and leaves no trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tools.airflow_runner import AirflowInstance, processes
+from tools.airflow_runner.record import end_recorded, recorded_url
+
+pytestmark = pytest.mark.airflow
+
+DAG = "toy_deferral"
+
+
+def test_a_run_goes_through_scheduler_and_triggerer(airflow):
+    run = airflow.trigger_dag(DAG, {"word": "hello"})
+
+    assert airflow.wait_for_run(DAG, run) == "success"
+    assert airflow.task_states(DAG, run) == {"say": "success", "wait": "success"}
+    assert airflow.xcom(DAG, run, "say") == "hello"
+    assert airflow.xcom(DAG, run, "say", "no such key") is None
+    assert "said: hello" in airflow.task_log(DAG, run, "say").splitlines()
+
+
+def test_a_cleared_task_runs_again(airflow):
+    run = airflow.trigger_dag(DAG, {"word": "again"})
+    airflow.wait_for_run(DAG, run)
+
+    airflow.clear(DAG, run, "say")
+
+    assert airflow.wait_for_task(DAG, run, "say", "success", try_number=2)["try_number"] == 2
+
+
+def test_a_deferred_task_survives_the_triggerer(airflow):
+    run = airflow.trigger_dag(DAG, {"word": "on"})
+    airflow.wait_for_task(DAG, run, "wait", frozenset({"deferred", "success"}))
+
+    airflow.kill("triggerer")
+    airflow.restart("triggerer")
+
+    assert airflow.wait_for_run(DAG, run) == "success"
+
+
+def test_another_process_finds_it_and_ends_all_of_it(tmp_path):
+    airflow = AirflowInstance(tmp_path / "home", [tmp_path]).start()
+    # What a training job does: a session of its own, and a parent that is gone.
+    orphan = "import os, subprocess, sys; subprocess.Popen(['sleep', '300'], start_new_session=True)"
+    subprocess.run([sys.executable, "-c", orphan], env=airflow.env, check=True)
+    assert recorded_url(airflow.home) == airflow.url
+    assert "sleep" in {process.name() for process in processes.of_instance(airflow.marker)}
+
+    assert end_recorded(airflow.home)
+
+    assert processes.of_instance(airflow.marker) == []
+    assert recorded_url(airflow.home) is None
+    airflow.stop()

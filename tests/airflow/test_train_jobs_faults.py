@@ -1,0 +1,154 @@
+"""Real jobs through a real scheduler and triggerer, with something killed, marked or cleared on the way.
+
+After each: one training at a time, the right outcome, and no process left.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+
+from tests.airflow.jobs import job_processes, line_numbers
+from tools.airflow_runner.api import wait_until
+
+pytestmark = [pytest.mark.airflow, pytest.mark.local]
+
+#: Seconds: the jobs' grace period, and what it takes to tell them to end.
+GRACE = 3
+TELLING = 10
+
+
+@pytest.fixture(params=["train_waiting", "train_deferred"])
+def dag_id(request):
+    return request.param
+
+
+def start(airflow, dag_id, folder, mode="train"):
+    """A run whose job trains, and whose task has told its job and waits."""
+    run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": mode})
+    folder.wait_for_training()
+    wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")
+    if dag_id != "train_waiting":
+        airflow.wait_for_task(dag_id, run, "train", "deferred")
+    return run
+
+
+def worker_processes(airflow, dag_id, run):
+    """The task's own process, and LocalExecutor's that supervises it."""
+    task = airflow.task_instance(dag_id, run, "train")["id"]
+    family = psutil.Process(airflow.pid("scheduler")).children(recursive=True)
+    # LocalExecutor cuts the id off in its process title.
+    found = [process for process in family if any(part.startswith(task[:30]) for part in process.cmdline()[0].split())]
+    assert len(found) == 2, family
+    return sorted(found, key=lambda process: process.ppid() in {other.pid for other in found}, reverse=True)
+
+
+def assert_adopted_and_trained_once(airflow, dag_id, run, folder):
+    airflow.wait_for_task(dag_id, run, "train", "running", try_number=2)
+
+    def log() -> str:
+        return airflow.task_log(dag_id, run, "train", 2)
+
+    wait_until(lambda: "Adopted training job" in log() or None, 30, log)
+    folder.go()
+    task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
+    assert task["try_number"] == 2
+    assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == 1
+    assert len(folder.trainings()) == 1
+    log = airflow.task_log(dag_id, run, "train", 2)
+    assert line_numbers(log, "worker-0", 1) == list(range(folder.lines_of(log, "worker-0")))
+    assert job_processes() == []
+
+
+@pytest.mark.parametrize("killed", ["task", "task and worker"])
+def test_the_next_try_adopts_the_job_of_a_killed_worker(airflow, folder, killed):
+    run = start(airflow, "train_waiting", folder)
+
+    task, worker = worker_processes(airflow, "train_waiting", run)
+    if killed == "task and worker":
+        worker.kill()
+    task.kill()
+
+    assert_adopted_and_trained_once(airflow, "train_waiting", run, folder)
+
+
+def test_a_job_outlives_its_scheduler(airflow, dag_id, folder):
+    run = start(airflow, dag_id, folder)
+
+    airflow.kill("scheduler")
+    assert len(job_processes()) == 2
+    airflow.restart("scheduler")
+    folder.go()
+
+    # Its worker may have outlived the scheduler too: then this is the same try still.
+    assert airflow.wait_for_run(dag_id, run) == "success"
+    assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == 1
+    assert len(folder.trainings()) == 1
+
+
+def test_marking_the_task_failed_ends_every_process_within_the_grace_period(airflow, dag_id, folder):
+    run = start(airflow, dag_id, folder, mode="stubborn")
+    assert len(job_processes()) == 2
+
+    airflow.set_task_state(dag_id, run, "train", "failed")
+
+    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
+    name = airflow.xcom(dag_id, run, "train", "job")["name"]
+    wait_until(lambda: airflow.status_of(name).phase.ended or None, 10, lambda: str(airflow.status_of(name)))
+    assert airflow.status_of(name).phase == "cancelled"
+    assert airflow.task_instance(dag_id, run, "train")["state"] == "failed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_deferred_job_outlives_its_triggerer(airflow, folder, number):
+    run = start(airflow, "train_deferred", folder)
+    wait_until(
+        lambda: "line 5 of rank 1" in airflow.task_log("train_deferred", run, "train") or None, 30, lambda: "no lines"
+    )
+
+    airflow.kill("triggerer", number)
+    assert len(job_processes()) == 2
+    airflow.restart("triggerer")
+    folder.go()
+
+    assert airflow.wait_for_run("train_deferred", run) == "success"
+    assert airflow.xcom("train_deferred", run, "train")["result"]["trainings"] == 1
+    log = airflow.task_log("train_deferred", run, "train")
+    for replica, rank in (("master-0", 0), ("worker-0", 1)):
+        assert line_numbers(log, replica, rank) == list(range(folder.lines_of(log, replica)))
+
+
+def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
+    run = start(airflow, dag_id, folder)
+
+    airflow.clear(dag_id, run, "train")
+    airflow.wait_for_task(dag_id, run, "train", frozenset({"running", "deferred"}), try_number=2)
+    wait_until(lambda: len(job_processes()) == 2 or None, 30, lambda: str(job_processes()))
+    folder.go()
+
+    task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
+    assert task["try_number"] == 2
+    # Ended and started anew, or adopted: which of the two comes first is up to Airflow.
+    assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == len(folder.trainings()) <= 2
+    assert job_processes() == []
+
+
+def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
+    run = start(airflow, "train_limited", folder)
+
+    task = airflow.wait_for_task("train_limited", run, "train")
+
+    assert task["state"] == "failed"
+    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
+    assert "execution_timeout" in airflow.task_log("train_limited", run, "train")
+
+
+def test_two_runs_at_once_have_a_job_each(airflow, folder):
+    runs = [airflow.trigger_dag("train_waiting", {"folder": str(folder)}) for _ in range(2)]
+    folder.wait_for_training(2)
+    folder.go()
+
+    assert [airflow.wait_for_run("train_waiting", run) for run in runs] == ["success", "success"]
+    assert len(set(folder.trainings())) == 2
