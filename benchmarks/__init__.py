@@ -1,0 +1,1 @@
+"""Measures the provider beside what people would use without it. ``make bench`` runs all."""
