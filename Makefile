@@ -15,6 +15,7 @@ UV := .bootstrap/bin/uv
 PY := .venv/bin/python
 PY_HEAVY := .venv-heavy/bin/python
 PY_LOWEST := .venv-lowest/bin/python
+VENV_PYTHON := .venv-$(notdir $(PYTHON))
 
 NEWEST := constraints/newest.txt
 LOWEST := constraints/lowest.txt
@@ -50,11 +51,21 @@ test-heavy: ## Run the tests that need torch, tensorflow, jax and paddle, in .ve
 
 test-airflow-lowest: ## Run the tests of what touches Airflow on the lowest supported Airflow, in .venv-lowest.
 	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
-	$(PY_LOWEST) -m pytest -m "$(LIGHT) and not local" $(ARGS)
+	$(PY_LOWEST) -m pytest -m "$(LIGHT) and (airflow or not local)" $(ARGS)
+
+test-python: ## Run what `make test` runs on another Python, in an environment of its own: PYTHON=python3.13.
+	@tools/environment.sh $(VENV_PYTHON) $(NEWEST) xgboost,mpi dev
+	$(VENV_PYTHON)/bin/python -m pytest -m "$(LIGHT)" $(ARGS)
+
+test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
+	@tools/newcomer.sh
 
 test-browser: ## Look at a demo run in the real UI, in chromium.
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser
 	$(PY) -m pytest -m "browser and not cluster" $(ARGS)
+
+screenshots: ## Take the pictures for the docs anew, in chromium.
+	@UPDATE_SCREENSHOTS=1 $(MAKE) test-browser
 
 cluster-up: cluster-venv ## Start a Kubernetes cluster on this machine (root; PROFILE names its contents).
 	$(PY) -m tests.cluster up --profile $(PROFILE)
@@ -96,8 +107,9 @@ constraints: venv ## Resolve constraints/ anew: the newest of everything, and th
 	    --group dev --group docs --group browser --group bench --group cluster pyproject.toml --output-file $(NEWEST)
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev \
-	    --exclude-newer $(LOWEST_DATE) pyproject.toml constraints/lowest.in --output-file $(LOWEST)
+	    --exclude-newer $(LOWEST_DATE) --exclude-newer-package apache-airflow-providers-common-compat=2026-11-01 \
+	    pyproject.toml constraints/lowest.in --output-file $(LOWEST)
 
 clean: ## Remove what these commands made, environments included (make down first).
 	@! test -e .airflow/up/instance.json || { echo "Airflow is up: make down first." >&2; exit 1; }
-	rm -rf .venv .venv-heavy .venv-lowest .bootstrap .airflow .mypy_cache .pytest_cache .ruff_cache docs/_build
+	rm -rf .venv .venv-* .bootstrap .airflow .mypy_cache .pytest_cache .ruff_cache docs/_build

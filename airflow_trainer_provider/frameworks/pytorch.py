@@ -21,6 +21,8 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ENDPOINT": str(leader),
             "PET_RDZV_ID": "train",
+            # A shared store is announced in the first round only: a node that joins later waits for it in vain.
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
     return env | {
         # For a script without torchrun, which calls init_process_group() itself; torchrun sets them anew.

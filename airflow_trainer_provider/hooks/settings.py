@@ -48,7 +48,7 @@ def load_settings() -> Settings:
         local_keep=timedelta(days=days) if days else None,
         poll_interval=_number("poll_interval", 0.05, 60),
         log_replicas=_word("log_replicas", _LOG_REPLICAS),
-        failure_log_lines=int(_number("failure_log_lines", 1, 1000)),
+        failure_log_lines=_whole("failure_log_lines", 1, 1000),
     )
 
 
@@ -69,3 +69,11 @@ def _number(option: str, least: float, most: float) -> float:
         return value
     allowed = f"a number from {least:g} to {most:g}"
     raise SpecError([Problem(f"[{_SECTION}] {option}", text, allowed, "Correct Airflow's configuration.")])
+
+
+def _whole(option: str, least: int, most: int) -> int:
+    value = _number(option, least, most)
+    if value.is_integer():
+        return int(value)
+    allowed = f"a whole number from {least} to {most}"
+    raise SpecError([Problem(f"[{_SECTION}] {option}", value, allowed, "Correct Airflow's configuration.")])

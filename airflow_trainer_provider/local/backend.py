@@ -28,6 +28,7 @@ from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, lock
 
 #: What a job may need to be gone after its grace period, in seconds.
 _END_SECONDS = 15
+_LINES_AT_ONCE = 100
 
 
 class LocalBackend:
@@ -85,8 +86,11 @@ class LocalBackend:
             # Asked before reading: what was written before the end is then read for certain.
             ended = (await asyncio.to_thread(self._status, folder)).phase.ended
             try:
-                for line in place.read(ended=ended):
+                for number, line in enumerate(place.read(ended=ended)):
                     yield line
+                    if number % _LINES_AT_ONCE == 0:
+                        # A long backlog must not keep the triggerer's other jobs waiting.
+                        await asyncio.sleep(0)
             finally:
                 place.save()
             if not ended:

@@ -25,11 +25,33 @@ def check(backend: str, job: Job) -> None:
             allowed = "no image: the processes run on this machine as they are"
             field, image = job.source(replica, "image")
             raise UnsupportedField(backend, Problem(field, image, allowed, "Drop image, or use a cluster."))
+    for name in job.spec.replicas:
+        if not job.framework.role(name).runs_command:
+            _refuse_own_settings(backend, job, name)
+    elsewhere = [replica for replica in job.replicas if not job.framework.role(replica.group).runs_command]
+    for replica in elsewhere:
+        if replica.resources:
+            allowed = f"no value: the {job.framework.automatic} starts all processes, and they share its limits"
+            fix = f"Set replicas.{job.framework.automatic}.resources for all together, or use a cluster."
+            field, resources = job.source(replica, "resources")
+            value = resources.model_dump(exclude_none=True)
+            raise UnsupportedField(backend, Problem(field, value, allowed, fix))
     here = [replica for replica in job.replicas if job.framework.role(replica.group).runs_command]
     problems = [problem for replica in here for problem in (*_programs(job, replica), *_folder(job, replica))]
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     check_fits(backend, job)
+
+
+def _refuse_own_settings(backend: str, job: Job, group: str) -> None:
+    """Processes that another replica's launcher starts here have that replica's environment and folder."""
+    settings = job.spec.replicas[group]
+    for path, part in ((group, settings), *((f"{group}.overrides", override) for override in settings.overrides)):
+        for field in ("env", "working_dir"):
+            if getattr(part, field) is not None:
+                allowed = f"no value: on this machine they are those of the {job.framework.automatic}"
+                problem = Problem(f"replicas.{path}.{field}", "a value", allowed, f"Set {field} of the job.")
+                raise UnsupportedField(backend, problem)
 
 
 def _programs(job: Job, replica: Replica) -> Iterator[Problem]:

@@ -1,0 +1,159 @@
+"""What a backend must bring to be held to the contract: a way to run a snippet of Python, and to see its traces."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from airflow_trainer_provider.frameworks.layout import Job, lay_out
+from airflow_trainer_provider.job.backend import Backend
+from airflow_trainer_provider.job.follow import follow
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.local.backend import LocalBackend
+from airflow_trainer_provider.local.processes import end_all, processes_of
+from airflow_trainer_provider.local.run_folder import RunFolder
+from airflow_trainer_provider.spec import parse_spec
+
+#: No test waits longer for anything: a contract that takes longer is broken.
+PATIENCE = 15
+
+_PRELUDE = """\
+import json, os, pathlib, signal, subprocess, sys, time
+me, attempt = os.environ["TRAINER_REPLICA"], int(os.environ["TRAINER_ATTEMPT"])
+shared = pathlib.Path(os.environ["SHARED"])
+
+def note(name, text=""):
+    with (shared / name).open("a") as file:
+        file.write(text + "\\n")
+
+def wait_for(name):
+    while not (shared / name).exists():
+        time.sleep(0.01)
+"""
+
+
+class BackendCase(Protocol):
+    """One backend, as the suite sees it. A cluster's runs the snippet in an image that has Python.
+
+    :param backend: what is tested.
+    :param shared: a folder that the test and the replicas both see.
+    """
+
+    backend: Backend
+    shared: Path
+
+    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
+        """A job whose every replica runs the snippet; ``me``, ``attempt``, ``note`` and ``wait_for`` are defined."""
+
+    def processes(self, handle: JobHandle) -> int:
+        """How many processes (or pods) of the job there are."""
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+
+
+@dataclass
+class LocalCase:
+    root: Path
+    shared: Path
+    keep: timedelta | None = None
+    backend: LocalBackend = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.backend = LocalBackend(self.root, poll_interval=0.05, keep=self.keep)
+
+    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
+        script = _PRELUDE + textwrap.dedent(snippet)
+        policy = {"grace_period_seconds": 2, **fields.pop("run_policy", {})}
+        values = {
+            "framework": "jax",
+            "num_nodes": nodes,
+            "command": [sys.executable, "-c", script],
+            "env": {"SHARED": str(self.shared), **fields.pop("env", {})},
+            "run_policy": policy,
+        }
+        job = lay_out(parse_spec(values | fields))
+        self.backend.check(job)
+        return job
+
+    def processes(self, handle: JobHandle) -> int:
+        return len(processes_of(handle.uid))
+
+    def folder(self, handle: JobHandle) -> RunFolder:
+        return RunFolder(self.root / handle.name)
+
+    def clear(self) -> None:
+        # Supervisors first notice that they should end, then what they started is killed.
+        for entry in self.root.glob("*/job.json"):
+            folder = RunFolder(entry.parent)
+            folder.cancel("the test is over")
+            end_all(folder.record().uid)
+
+
+@dataclass
+class Contract:
+    """A backend, and the handful of steps that every test is made of."""
+
+    case: Any
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def backend(self) -> Backend:
+        return self.case.backend
+
+    def identity(self, try_number: int = 1) -> Identity:
+        return Identity(dag_id="contract", run_id="run", task_id="train", try_number=try_number)
+
+    async def submit(self, job: Job, try_number: int = 1) -> JobHandle:
+        submission = await self.backend.submit(job, self.identity(try_number))
+        return submission.handle
+
+    async def end(self, handle: JobHandle, reader: str | None = "contract") -> JobStatus:
+        deadline = datetime.now(timezone.utc) + timedelta(seconds=PATIENCE)
+        return await follow(self.backend, handle, emit=self.lines.append, reader=reader, deadline=deadline)
+
+    async def run(self, job: Job, try_number: int = 1) -> tuple[JobHandle, JobStatus]:
+        handle = await self.submit(job, try_number)
+        return handle, await self.end(handle)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "it has not come true"
+            await asyncio.sleep(0.02)
+
+    def noted(self, name: str) -> list[str]:
+        file = self.case.shared / name
+        return file.read_text().split() if file.exists() else []
+
+    def release(self, name: str) -> None:
+        (self.case.shared / name).touch()
+
+
+@pytest.fixture
+def local_case(tmp_path: Path) -> Iterator[LocalCase]:
+    (tmp_path / "shared").mkdir()
+    case = LocalCase(tmp_path / "jobs", tmp_path / "shared")
+    yield case
+    case.clear()
+
+
+@pytest.fixture(params=[pytest.param("local_case", id="local", marks=pytest.mark.local)])
+def backend_case(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def contract(backend_case: Any) -> Contract:
+    return Contract(backend_case)

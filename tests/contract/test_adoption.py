@@ -1,0 +1,112 @@
+"""At most one job of a task trains, whatever its tries do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from airflow_trainer_provider.errors import JobLost, SubmitError
+from airflow_trainer_provider.job.status import JobPhase
+
+_TRAIN = 'note("trained", me); wait_for("go")'
+
+
+async def test_the_next_try_adopts_a_running_job(contract):
+    job = contract.case.job(_TRAIN)
+    first = await contract.submit(job, 1)
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+
+    again = await contract.backend.submit(job, contract.identity(2))
+    contract.release("go")
+    status = await contract.end(again.handle)
+
+    assert (again.handle.name, again.handle.uid, again.handle.owner) == (first.name, first.uid, 2)
+    assert "try 1 started it" in again.adopted
+    assert status.phase is JobPhase.SUCCEEDED
+    assert sorted(contract.noted("trained")) == ["worker-0", "worker-1"]
+
+
+async def test_an_uncollected_result_is_taken_and_a_collected_one_is_not(contract):
+    job = contract.case.job('note("trained", me)', nodes=1)
+    first, _ = await contract.run(job, 1)
+
+    second = await contract.submit(job, 2)
+    assert second.uid == first.uid
+    await contract.backend.collected(second)
+    third, status = await contract.run(job, 3)
+
+    assert third.uid != first.uid
+    assert status.phase is JobPhase.SUCCEEDED
+    assert len(contract.noted("trained")) == 2
+
+
+async def test_a_result_stays_when_the_wish_to_end_it_came_too_late(contract):
+    job = contract.case.job('note("trained", me)', nodes=1)
+    first, _ = await contract.run(job, 1)
+    await contract.backend.cancel(first, "too late")
+
+    assert (await contract.submit(job, 2)).uid == first.uid
+
+
+async def test_a_failed_job_is_tried_anew(contract):
+    job = contract.case.job('note("trained", me); sys.exit(1)', nodes=1)
+    first, _ = await contract.run(job, 1)
+    second, _ = await contract.run(job, 2)
+
+    assert second.name != first.name
+    assert len(contract.noted("trained")) == 2
+
+
+async def test_a_running_job_of_another_spec_is_ended_first(contract):
+    old = await contract.submit(contract.case.job('note("old"); time.sleep(60)', nodes=1), 1)
+    await contract.until((contract.case.shared / "old").exists)
+
+    new = await contract.submit(contract.case.job("pass", nodes=1), 2)
+
+    assert (await contract.backend.status(old)).phase is JobPhase.CANCELLED
+    assert contract.case.processes(old) == 0
+    assert (await contract.end(new)).phase is JobPhase.SUCCEEDED
+
+
+async def test_a_job_that_is_being_ended_is_not_adopted(contract):
+    job = contract.case.job(_TRAIN, nodes=1)
+    first = await contract.submit(job, 1)
+    await contract.backend.cancel(first, "the test wants it")
+
+    second = await contract.submit(job, 2)
+
+    assert second.uid != first.uid
+    assert (await contract.backend.status(first)).phase is JobPhase.CANCELLED
+
+
+async def test_a_try_that_is_out_of_date_starts_nothing(contract):
+    job = contract.case.job(_TRAIN, nodes=1)
+    handle = await contract.submit(job, 2)
+
+    with pytest.raises(SubmitError, match="try 1 is out of date"):
+        await contract.submit(job, 1)
+
+    contract.release("go")
+    assert (await contract.end(handle)).phase is JobPhase.SUCCEEDED
+    assert len(contract.noted("trained")) == 1
+
+
+async def test_two_submits_at_once_train_once(contract):
+    job = contract.case.job(_TRAIN, nodes=1)
+
+    one, two = await asyncio.gather(contract.submit(job, 1), contract.submit(job, 1))
+    contract.release("go")
+    await contract.end(one)
+
+    assert one.uid == two.uid
+    assert contract.noted("trained") == ["worker-0"]
+
+
+async def test_a_handle_of_a_job_that_never_was_is_lost(contract):
+    handle = await contract.submit(contract.case.job("pass", nodes=1))
+    other = handle.model_copy(update={"uid": "0" * 16})
+
+    with pytest.raises(JobLost, match=handle.name):
+        await contract.backend.status(other)
+    await contract.end(handle)

@@ -1,0 +1,171 @@
+"""What only the local backend has to survive: the loss of its own parts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from datetime import datetime, timedelta, timezone
+
+import psutil
+import pytest
+
+from airflow_trainer_provider.errors import JobLost, SubmitError
+from airflow_trainer_provider.job.identity import Identity, spec_digest
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.local.backend import LocalBackend
+from airflow_trainer_provider.local.processes import processes_of
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
+from airflow_trainer_provider.local.supervisor import main
+
+pytestmark = pytest.mark.local
+
+_WAIT = 'note("trained", me); wait_for("go")'
+
+
+@pytest.fixture
+def contract(contract, local_case):
+    contract.case = local_case
+    return contract
+
+
+def _supervisor(folder: RunFolder) -> psutil.Process:
+    return next(
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"] and process.info["cmdline"][-1] == str(folder.path)
+    )
+
+
+async def test_a_killed_supervisor_is_noticed_and_leaves_nothing(contract):
+    job = contract.case.job(_WAIT)
+    first = await contract.submit(job, 1)
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+    _supervisor(contract.case.folder(first)).send_signal(signal.SIGKILL)
+
+    status = await contract.end(first)
+
+    assert (status.phase, status.reason) == (JobPhase.FAILED, "SupervisorLost")
+    assert contract.case.processes(first) == 0
+    contract.release("go")
+    second, status = await contract.run(job, 2)
+    assert second.uid != first.uid
+    assert status.phase is JobPhase.SUCCEEDED
+
+
+async def test_a_supervisor_that_is_asked_to_end_ends_its_job(contract):
+    handle = await contract.submit(contract.case.job(_WAIT))
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+    _supervisor(contract.case.folder(handle)).terminate()
+
+    status = await contract.end(handle)
+
+    assert (status.phase, status.reason) == (JobPhase.FAILED, "Terminated")
+    assert contract.case.processes(handle) == 0
+
+
+async def test_a_job_whose_submitter_was_killed_in_between_is_started_by_the_next_try(contract):
+    job = contract.case.job('note("trained", me)', nodes=1)
+    identity = contract.identity(1)
+    contract.case.root.mkdir()
+    folder = RunFolder(contract.case.root / identity.job_name())
+    folder.create(JobRecord(uid="ab12", identity=identity, digest=spec_digest(job.spec), spec=job.spec))
+
+    handle, status = await contract.run(job, 2)
+
+    assert (handle.uid, status.phase) == ("ab12", JobPhase.SUCCEEDED)
+    assert contract.noted("trained") == ["worker-0"]
+
+
+async def test_a_second_supervisor_does_nothing(contract):
+    handle = await contract.submit(contract.case.job(_WAIT, nodes=1))
+    await contract.until(lambda: contract.noted("trained"))
+
+    main(str(contract.case.folder(handle).path))
+
+    contract.release("go")
+    assert (await contract.end(handle)).phase is JobPhase.SUCCEEDED
+    assert contract.noted("trained") == ["worker-0"]
+
+
+async def test_a_job_without_its_folder_is_lost_and_its_processes_end(contract):
+    handle = await contract.submit(contract.case.job(_WAIT))
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+
+    shutil.rmtree(contract.case.folder(handle).path)
+
+    with pytest.raises(JobLost, match=handle.name):
+        await contract.end(handle)
+    await contract.until(lambda: not processes_of(handle.uid))
+
+
+async def test_folders_go_when_their_time_is_over(contract):
+    handle, _ = await contract.run(contract.case.job("pass", nodes=1))
+    running = await contract.submit(contract.case.job(_WAIT, nodes=1), 2)
+    folder = contract.case.folder(handle)
+    other = Identity(dag_id="another", run_id="run", task_id="train")
+
+    def keeping(days: float) -> LocalBackend:
+        return LocalBackend(contract.case.root, 0.05, timedelta(days=days))
+
+    await keeping(1).submit(contract.case.job("pass", nodes=1), other)
+    assert folder.path.exists()
+    status = folder.read_status()
+    folder.write_status(status.model_copy(update={"finished_at": datetime.now(timezone.utc) - timedelta(days=2)}))
+    await keeping(1).submit(contract.case.job("pass", nodes=1), other)
+
+    assert not folder.path.exists()
+    assert contract.case.folder(running).path.exists()
+    with pytest.raises(JobLost):
+        await contract.backend.status(handle)
+    contract.release("go")
+
+
+async def test_jobs_survive_the_group_of_the_process_that_submitted_them(contract):
+    handle = await contract.submit(contract.case.job(_WAIT))
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+
+    supervisor = _supervisor(contract.case.folder(handle))
+
+    assert os.getpgid(supervisor.pid) != os.getpgid(0)
+    assert os.getsid(supervisor.pid) != os.getsid(0)
+    for process in processes_of(handle.uid):
+        assert os.getsid(process.pid) == process.pid
+    contract.release("go")
+    await contract.end(handle)
+
+
+async def test_only_this_user_sees_into_the_folders(contract):
+    handle, _ = await contract.run(contract.case.job("pass", nodes=1))
+
+    assert contract.case.folder(handle).path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_root_that_cannot_be_made_is_named(contract, tmp_path):
+    (tmp_path / "file").touch()
+    backend = LocalBackend(tmp_path / "file" / "jobs", 0.05, None)
+
+    with pytest.raises(SubmitError, match=r"\[trainer\] local_root"):
+        await backend.submit(contract.case.job("pass"), contract.identity())
+
+
+async def test_a_program_that_vanished_after_the_check_has_a_reason_of_its_own(contract, tmp_path):
+    program = tmp_path / "train"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    job = contract.case.job("pass", nodes=1, command=[str(program)])
+    program.unlink()
+
+    _, status = await contract.run(job)
+
+    assert (status.replicas[0].exit_code, status.replicas[0].reason) == (127, "CommandNotFound")
+
+
+async def test_airflows_secrets_do_not_reach_the_processes(contract, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "hunter2")
+    monkeypatch.setenv("AIRFLOW_CONN_DB", "postgres://user:hunter2@db")
+
+    await contract.run(contract.case.job("print(sorted(os.environ.values()))"))
+
+    assert "hunter2" not in "\n".join(contract.lines)
+    assert len([line for line in contract.lines if line.startswith("[")]) == 2

@@ -1,0 +1,127 @@
+"""What Airflow is told about the provider, and what it tells the provider in turn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+
+import airflow
+import jsonschema
+import pytest
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+import airflow_trainer_provider
+from airflow_trainer_provider.errors import BackendUnavailable, SpecError
+from airflow_trainer_provider.get_provider_info import get_provider_info
+from airflow_trainer_provider.hooks.settings import Settings, load_settings
+from airflow_trainer_provider.hooks.trainer import TrainerHook
+
+OPTIONS = get_provider_info()["config"]["trainer"]["options"]
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch):
+    for option in OPTIONS:
+        monkeypatch.delenv(f"AIRFLOW__TRAINER__{option.upper()}", raising=False)
+
+
+def test_the_provider_info_is_what_airflow_wants():
+    info = get_provider_info()
+    file = Path(airflow.__file__).with_name("provider_info.schema.json")
+
+    jsonschema.validate(info, json.loads(file.read_text()))
+    assert info["versions"] == [airflow_trainer_provider.__version__]
+
+
+def test_every_setting_is_an_option_that_is_documented():
+    assert {option.removesuffix("_days") for option in OPTIONS} == {field.name for field in fields(Settings)}
+    for option in OPTIONS.values():
+        assert option["description"].endswith(".")
+        assert option["type"] in ("string", "integer", "float")
+        assert isinstance(option["default"], str)
+        assert option["version_added"]
+
+
+def test_the_defaults(monkeypatch):
+    settings = load_settings()
+
+    assert (settings.backend, settings.namespace, settings.log_replicas) == ("auto", "default", "all")
+    assert (settings.local_keep, settings.poll_interval, settings.failure_log_lines) == (timedelta(days=30), 0.5, 30)
+    assert settings.local_root.name == "trainer"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "name", "read"),
+    [
+        ("backend", "local", "backend", "local"),
+        ("namespace", "ml", "namespace", "ml"),
+        ("local_root", "/srv/x", "local_root", Path("/srv/x")),
+        ("local_keep_days", "0", "local_keep", None),
+        ("local_keep_days", "0.5", "local_keep", timedelta(hours=12)),
+        ("poll_interval", "0.05", "poll_interval", 0.05),
+        ("log_replicas", "leader", "log_replicas", "leader"),
+        ("failure_log_lines", "1", "failure_log_lines", 1),
+    ],
+)
+def test_a_setting(option, value, name, read, monkeypatch):
+    monkeypatch.setenv(f"AIRFLOW__TRAINER__{option.upper()}", value)
+
+    assert getattr(load_settings(), name) == read
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("backend", "locl", "auto, local"),
+        ("local_keep_days", "-1", "a number from 0 to 36500"),
+        ("local_keep_days", "ever", "a number from 0 to 36500"),
+        ("poll_interval", "0", "a number from 0.05 to 60"),
+        ("poll_interval", "nan", "a number from 0.05 to 60"),
+        ("poll_interval", "inf", "a number from 0.05 to 60"),
+        ("log_replicas", "some", "all, leader, none"),
+        ("failure_log_lines", "0", "a number from 1 to 1000"),
+    ],
+)
+def test_a_wrong_setting(option, value, allowed, monkeypatch):
+    monkeypatch.setenv(f"AIRFLOW__TRAINER__{option.upper()}", value)
+
+    with pytest.raises(SpecError) as caught:
+        load_settings()
+
+    problem = caught.value.problems[0]
+    assert (problem.field, problem.value, problem.allowed) == (f"[trainer] {option}", value, allowed)
+
+
+def _without_connection(monkeypatch):
+    def none(conn_id):
+        raise AirflowNotFoundException(conn_id)
+
+    monkeypatch.setattr(TrainerHook, "get_connection", staticmethod(none))
+
+
+def test_auto_without_a_cluster_is_an_error_that_names_the_way_out(monkeypatch):
+    _without_connection(monkeypatch)
+
+    with pytest.raises(BackendUnavailable, match=r"no connection 'kube'.*never chosen silently.*backend='local'"):
+        _ = TrainerHook("auto", "kube").backend
+
+
+def test_auto_with_a_cluster_does_not_train_here_either(monkeypatch):
+    monkeypatch.setattr(TrainerHook, "get_connection", staticmethod(lambda conn_id: object()))
+
+    with pytest.raises(BackendUnavailable, match=r"backend='local'"):
+        _ = TrainerHook().backend
+
+
+def test_a_backend_that_is_none_is_an_error():
+    with pytest.raises(SpecError, match="Did you mean 'local'"):
+        _ = TrainerHook("lcoal").backend
+
+
+def test_the_names_of_the_package():
+    for name in airflow_trainer_provider.__all__:
+        assert getattr(airflow_trainer_provider, name).__name__ == name
+    with pytest.raises(AttributeError, match="NoSuchOperator"):
+        _ = airflow_trainer_provider.NoSuchOperator

@@ -1,0 +1,60 @@
+"""What each framework's job comes to, whole, beside a file that holds it.
+
+A change that is meant is written into the files by ``UPDATE_GOLDEN=1 make test ARGS="-k rendered"``; read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from airflow_trainer_provider.frameworks import MODULES
+from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.local.backend import LocalBackend
+from airflow_trainer_provider.spec import parse_spec
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "local"
+COMMON = {"command": ["python", "train.py"], "args": ["--epochs", "4"], "run_policy": {"backoff_limit": 2}}
+SPECS = {
+    "pytorch": {
+        "num_workers": 1,
+        "num_proc_per_node": 2,
+        "env": {"HF_TOKEN": "hunter2", "STORE": "s3://key:hunter2@host/b"},
+        "resources_per_node": {"cpu": 2, "memory": {"limits": "4Gi"}},
+    },
+    "tensorflow": {"num_nodes": 2, "replicas": {"ps": {"args": ["--serve"]}, "evaluator": {}}},
+    "mpi": {"num_nodes": 2, "num_proc_per_node": 2},
+    "xgboost": {"num_workers": 2, "working_dir": "/srv/train"},
+    "paddle": {"num_nodes": 2},
+    "jax": {"num_nodes": 2, "replicas": {"worker": {"overrides": [{"index": 1, "env": {"SECOND": "yes"}}]}}},
+}
+
+
+def test_each_framework_has_one():
+    assert set(SPECS) == set(MODULES)
+
+
+@pytest.mark.parametrize("framework", SPECS)
+def test_the_rendered_job(framework, tmp_path):
+    job = lay_out(parse_spec({"framework": framework, **COMMON, **SPECS[framework]}))
+
+    text = LocalBackend(Path("/srv/airflow/trainer"), 0.5, None).render(job, f"nightly-{framework}-1")
+
+    file = GOLDEN / f"{framework}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
+    assert "hunter2" not in text
+
+
+def test_elastic_renders_torchruns_rendezvous():
+    job = lay_out(parse_spec({"framework": "pytorch", "command": ["a"], "elastic": {"min_nodes": 1, "max_nodes": 2}}))
+
+    text = LocalBackend(Path("/srv"), 0.5, None).render(job, "job")
+
+    assert "PET_NNODES: '1:2'" in text
+    assert "PET_RDZV_BACKEND: c10d" in text
+    assert "MASTER_ADDR" not in text

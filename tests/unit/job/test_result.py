@@ -1,0 +1,88 @@
+"""What rank 0 wrote, or why it is not a result."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_trainer_provider.errors import SpecError
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.redaction import redacted
+from airflow_trainer_provider.job.result import RESULT_LIMIT_BYTES, read_result, summarize
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
+
+HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
+
+
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [(None, None), (b"", None), (b" \n", None), (b"null", None), (b'{"a": [1, 2.5]}', {"a": [1, 2.5]}), (b"3", 3)],
+)
+def test_results(content, result):
+    assert read_result(content) == (result, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{'a': 1}", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
+        (b"1e999", "1e999 is too large a number"),
+        (b"[" * 4000, "not JSON"),
+        (b"1" * (RESULT_LIMIT_BYTES + 1), "4097 bytes; at most 4096 are allowed. Write large results to storage"),
+    ],
+)
+def test_what_is_no_result(content, why):
+    result, error = read_result(content)
+
+    assert result is None
+    assert why in error
+
+
+def test_the_limit_itself_is_allowed():
+    content = json.dumps("x" * (RESULT_LIMIT_BYTES - 2)).encode()
+
+    assert len(content) == RESULT_LIMIT_BYTES
+    assert read_result(content)[1] is None
+
+
+def test_metrics_are_the_numbers_among_the_results_metrics():
+    status = JobStatus(phase=JobPhase.SUCCEEDED, queued_at="2026-01-01T00:00:00Z", started_at="2026-01-01T00:00:01.5Z")
+    content = b'{"metrics": {"auc": 0.9, "rounds": 4, "name": "x", "ok": true}}'
+
+    summary = summarize(HANDLE, status, content)
+
+    assert summary["metrics"] == {"auc": 0.9, "rounds": 4}
+    assert (summary["queue_seconds"], summary["run_seconds"]) == (1.5, None)
+    assert json.loads(json.dumps(summary)) == summary
+    for other in (b"[1]", b'{"metrics": [1]}', None):
+        assert summarize(HANDLE, status, other)["metrics"] == {}
+
+
+def test_a_handle_is_read_from_all_its_forms():
+    mapping = HANDLE.to_xcom()
+
+    assert JobHandle.parse(HANDLE) is HANDLE
+    assert JobHandle.parse(mapping) == JobHandle.parse(json.dumps(mapping)) == HANDLE
+
+
+@pytest.mark.parametrize("value", [None, 3, "", "null", "[1]", "{}", {"name": "j"}, [1], HANDLE.to_xcom() | {"x": 1}])
+def test_what_is_no_handle(value):
+    with pytest.raises(SpecError, match=r"train\.output\['job'\]") as caught:
+        JobHandle.parse(value)
+
+    assert caught.value.problems[0].field == "job"
+
+
+def test_values_that_look_like_secrets_are_masked():
+    secret = ("HF_TOKEN", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "wandb_api_key", "MYSQL_PWD", "PRIVATE_KEY")
+    shown = {"EPOCHS": "4", "PWD": "/srv", "STORE": "s3://bucket/path"}
+
+    masked = redacted(dict.fromkeys(secret, "hunter2") | shown | {"DB": "postgres://me:hunter2@db/x"})
+
+    assert "hunter2" not in str(masked)
+    assert shown.items() <= masked.items()
+    assert masked["DB"] == "postgres://me:***@db/x"

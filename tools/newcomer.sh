@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# What a newcomer does, on a copy of this checkout and with an empty home: `make demo`, again, and `make down`.
+# Both demos have to end with the job's table, the second one in under a third of the first one's time, and no process
+# may be left.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=$(mktemp -d)
+clone=$folder/clone
+mkdir "$clone" "$folder/home"
+git ls-files --cached --others --exclude-standard -z | xargs -0 cp --parents --target-directory "$clone"
+
+newcomer() {
+    env --chdir="$clone" -u XDG_CACHE_HOME -u VIRTUAL_ENV -u MAKEFLAGS -u MAKELEVEL HOME="$folder/home" "$@"
+}
+
+# Some of /proc is gone before it is read, which is no error here.
+processes() { { grep -lsF "$folder/" /proc/[0-9]*/environ || true; } | cut -d/ -f3 | xargs -r ps -o pid=,args= -p || true; }
+
+clean_up() {
+    newcomer make down >/dev/null 2>&1 || true
+    rm -rf "$folder"
+}
+trap clean_up EXIT
+
+fail() {
+    printf 'newcomer: %s\n' "$*" >&2
+    exit 1
+}
+
+# demo NAME: leaves the milliseconds that it took in $NAME.
+demo() {
+    local begin
+    begin=$(date +%s%3N)
+    newcomer make demo </dev/null | tee "$folder/$1.log"
+    printf -v "$1" '%d' "$(($(date +%s%3N) - begin))"
+    grep -q '^  phase  *succeeded$' "$folder/$1.log" || fail "no summary at the end of the $1 demo"
+    grep -q '^  worker-1  0  *Completed ' "$folder/$1.log" || fail "no row for worker-1 at the end of the $1 demo"
+}
+
+demo first
+demo second
+newcomer make down
+left=$(processes)
+[ -z "$left" ] || fail "left by make down:"$'\n'"$left"
+printf 'newcomer: the first demo took %d ms, the second %d ms (%d %%)\n' "$first" "$second" "$((100 * second / first))"
+[ "$((3 * second))" -lt "$first" ] || fail "the second demo took more than a third of the first one's time"
