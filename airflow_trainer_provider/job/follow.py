@@ -58,7 +58,7 @@ async def _to_end(backend: Backend, handle: JobHandle, emit: Emit, reader: str |
                 await lines
             if status.text() != told:
                 told = status.text()
-                emit(f"Training job {handle.name} is {told}.")
+                emit(f"Training job {handle.name}: {told}.")
     finally:
         if lines:
             lines.cancel()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_trainer_provider.plugins import marked_tasks
+from airflow_trainer_provider.plugins import ended_tasks
 
 
 class TrainerPlugin(AirflowPlugin):
-    """Ends the jobs of tasks that somebody marks in the UI or through the API."""
+    """Ends the jobs of tasks that are over: marked in the UI or through the API, or killed in their last try."""
 
     name = "trainer"
-    listeners = [marked_tasks]
+    listeners = [ended_tasks]

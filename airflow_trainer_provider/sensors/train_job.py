@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import (
 from airflow_trainer_provider.operators.outcome import fail, hand_on
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, XComArg
 
     from airflow_trainer_provider.hooks.trainer import TrainerHook
     from airflow_trainer_provider.job.handle import JobHandle
@@ -44,7 +44,7 @@ class TrainJobSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        job: Mapping[str, Any] | str,
+        job: Mapping[str, Any] | str | XComArg,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:

@@ -17,7 +17,7 @@ async def test_every_line_once_and_with_its_replica(contract):
     assert [line for line in lines if line.startswith("[worker-1]")] == [
         f"[worker-1] line {number}" for number in range(300)
     ]
-    assert contract.lines[-1] == f"Training job {handle.name} is succeeded."
+    assert contract.lines[-1] == f"Training job {handle.name}: succeeded."
 
 
 async def test_a_reader_that_stops_goes_on_where_it_was(contract):

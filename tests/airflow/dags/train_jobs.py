@@ -20,6 +20,8 @@ JOB = {
     "args": ["{{ params.mode }}", "{{ params.folder }}"],
     "run_policy": {"grace_period_seconds": 3},
 }
+#: Airflow takes a sensor that it queues again too soon for one that its executor has lost.
+POKE = 5
 PARAMS = {"mode": "train", "folder": "", "timeout": 0}
 
 for how in ("waiting", "deferred"):
@@ -31,13 +33,16 @@ for how in ("waiting", "deferred"):
 with DAG("train_wrong", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", retries=3, **JOB | {"framework": "pytroch"})
 
+with DAG("train_once", schedule=None, params=PARAMS):
+    TrainJobOperator(task_id="train", deferrable=False, **JOB)
+
 with DAG("train_limited", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=True, execution_timeout=timedelta(seconds=8), **JOB)
 
 with DAG("train_handed_over", schedule=None, params=PARAMS):
     train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
     TrainJobSensor(task_id="poking", job=train.output, poke_interval=1, deferrable=False)
-    TrainJobSensor(task_id="rescheduled", job=train.output, poke_interval=1, mode="reschedule", deferrable=False)
+    TrainJobSensor(task_id="rescheduled", job=train.output, poke_interval=POKE, mode="reschedule", deferrable=False)
     TrainJobSensor(
         task_id="deferred", job='{{ ti.xcom_pull("train", key="job") | tojson }}', deferrable=True
     ).set_upstream(train)

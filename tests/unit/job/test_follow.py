@@ -52,10 +52,10 @@ async def test_phases_once_and_all_lines_before_the_end():
     assert await _follow(_Backend(RUNNING, CHANGED, RUNNING, SUCCEEDED), lines) == SUCCEEDED
 
     assert lines == [
-        "Training job j is running.",
+        "Training job j: running.",
         "[worker-0] hello",
         "[worker-1] hello",
-        "Training job j is succeeded.",
+        "Training job j: succeeded.",
     ]
 
 
@@ -64,8 +64,8 @@ async def test_the_leaders_lines_only_or_none():
     await _follow(_Backend(SUCCEEDED), lines, leader_only=True)
     await _follow(_Backend(SUCCEEDED), phases, reader=None)
 
-    assert lines == ["[worker-0] hello", "Training job j is succeeded."]
-    assert phases == ["Training job j is succeeded."]
+    assert lines == ["[worker-0] hello", "Training job j: succeeded."]
+    assert phases == ["Training job j: succeeded."]
 
 
 async def test_the_deadline():
