@@ -20,7 +20,10 @@ VENV_PYTHON := .venv-$(notdir $(PYTHON))
 NEWEST := constraints/newest.txt
 LOWEST := constraints/lowest.txt
 LOWEST_DATE := 2025-10-15
-LIGHT := not cluster and not heavy and not browser
+# Collecting a tier's tests takes that tier's packages.
+BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
+LIGHT := $(BY_THEMSELVES) -m "not heavy"
+LIGHT_NOT_LOCAL := $(BY_THEMSELVES) -m "not heavy and (airflow or not local)"
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -43,26 +46,26 @@ down: venv ## End what `make up` started, and every process that came of it.
 	@$(PY) -m tools.airflow_runner down
 
 test: venv ## Run every test that needs no cluster, browser or heavy framework.
-	$(PY) -m pytest -m "$(LIGHT)" $(ARGS)
+	$(PY) -m pytest $(LIGHT) $(ARGS)
 
 test-heavy: ## Run the tests that need torch, tensorflow, jax and paddle, in .venv-heavy (6 GB).
 	@tools/environment.sh .venv-heavy $(NEWEST) xgboost,mpi,torch,tensorflow,jax,paddle dev
-	$(PY_HEAVY) -m pytest -m "heavy and not cluster and not browser" $(ARGS)
+	$(PY_HEAVY) -m pytest $(BY_THEMSELVES) -m heavy $(ARGS)
 
 test-airflow-lowest: ## Run the tests of what touches Airflow on the lowest supported Airflow, in .venv-lowest.
 	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
-	$(PY_LOWEST) -m pytest -m "$(LIGHT) and (airflow or not local)" $(ARGS)
+	$(PY_LOWEST) -m pytest $(LIGHT_NOT_LOCAL) $(ARGS)
 
 test-python: ## Run what `make test` runs on another Python, in an environment of its own: PYTHON=python3.13.
 	@tools/environment.sh $(VENV_PYTHON) $(NEWEST) xgboost,mpi dev
-	$(VENV_PYTHON)/bin/python -m pytest -m "$(LIGHT)" $(ARGS)
+	$(VENV_PYTHON)/bin/python -m pytest $(LIGHT) $(ARGS)
 
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
 	@tools/newcomer.sh
 
 test-browser: ## Look at a demo run in the real UI, in chromium.
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser
-	$(PY) -m pytest -m "browser and not cluster" $(ARGS)
+	$(PY) -m pytest tests/browser $(ARGS)
 
 screenshots: ## Take the pictures for the docs anew, in chromium.
 	@UPDATE_SCREENSHOTS=1 $(MAKE) test-browser

@@ -16,11 +16,11 @@ class Address:
     """Where the other replicas reach one of them.
 
     :param host: host name or IP address.
-    :param port: the port that the framework's rendezvous may use there.
+    :param port: the port that the framework's rendezvous may use there; a text stands for one not known yet.
     """
 
     host: str
-    port: int
+    port: int | str
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -11,6 +11,7 @@ from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_trainer_provider.errors import Problem, SpecError
+from airflow_trainer_provider.get_provider_info import get_provider_info
 from airflow_trainer_provider.hooks.backends import BACKENDS
 from airflow_trainer_provider.spec.validation import choice
 
@@ -43,8 +44,8 @@ def load_settings() -> Settings:
     days = _number("local_keep_days", 0, 36500)
     return Settings(
         backend=_word("backend", ("auto", *BACKENDS)),
-        namespace=conf.get(_SECTION, "namespace"),
-        local_root=Path(conf.get(_SECTION, "local_root") or f"{AIRFLOW_HOME}/trainer").expanduser().absolute(),
+        namespace=_get("namespace"),
+        local_root=Path(_get("local_root") or f"{AIRFLOW_HOME}/trainer").expanduser().absolute(),
         local_keep=timedelta(days=days) if days else None,
         poll_interval=_number("poll_interval", 0.05, 60),
         log_replicas=_word("log_replicas", _LOG_REPLICAS),
@@ -52,15 +53,21 @@ def load_settings() -> Settings:
     )
 
 
+def _get(option: str) -> str:
+    # Airflow 3.1 knows a provider's defaults in some of its processes only.
+    options = get_provider_info()["config"][_SECTION]["options"]
+    return str(conf.get(_SECTION, option, fallback=options[option]["default"]))
+
+
 def _word(option: str, allowed: tuple[str, ...]) -> str:
-    value = str(conf.get(_SECTION, option))
+    value = _get(option)
     if value not in allowed:
         raise SpecError([choice(f"[{_SECTION}] {option}", value, allowed, "Correct Airflow's configuration.")])
     return value
 
 
 def _number(option: str, least: float, most: float) -> float:
-    text = conf.get(_SECTION, option)
+    text = _get(option)
     try:
         value = float(text)
     except ValueError:

@@ -50,13 +50,14 @@ def summarize(handle: JobHandle, status: JobStatus, content: bytes | None) -> di
         "name": handle.name,
         "backend": handle.backend,
         "framework": handle.framework,
-        **status.model_dump(mode="json", exclude={"message", "first_failed", "replicas"}),
+        "phase": status.phase.value,
+        "metrics": _metrics(result),
+        "result": result,
+        **status.model_dump(mode="json", exclude={"phase", "message", "first_failed", "replicas"}),
         "queue_seconds": _seconds(status.queued_at, status.started_at),
         "run_seconds": _seconds(status.started_at, status.finished_at),
         "total_seconds": _seconds(status.queued_at, status.finished_at),
         "replicas": [replica.model_dump(mode="json") for replica in status.replicas],
-        "metrics": _metrics(result),
-        "result": result,
     }
     return summary | ({"result_error": error} if error else {})
 

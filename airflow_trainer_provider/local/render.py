@@ -13,14 +13,14 @@ from airflow_trainer_provider.local.ports import LOOPBACK
 
 
 def render(job: Job, name: str, location: str) -> str:
-    """Everything that a submit would start. A port's place is held by its number among the job's ports.
+    """Everything that a submit would start. Free ports are taken then, so text holds their places here.
 
     :param job: the job.
     :param name: its name.
     :param location: the folder its own folder will be made in.
     :return: YAML.
     """
-    addresses = {replica.name: Address(LOOPBACK, replica.rank) for replica in job.replicas}
+    addresses = {replica.name: Address(LOOPBACK, f"<port of {replica.name}>") for replica in job.replicas}
     replicas = []
     for replica in job.replicas:
         row: dict[str, object] = {"name": replica.name, "rank": replica.rank}

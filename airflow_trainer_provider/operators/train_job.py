@@ -137,7 +137,8 @@ class TrainJobOperator(BaseOperator):
             job = self._job()
             self.hook.backend.check(job)
             text = self._job_text(job, _identity(context))
-            self.log.info("The job:\n%s", text)
+            # Grouped, so that the log page folds it.
+            self.log.info("::group::The job\n%s::endgroup::", text)
             if self.render_only:
                 return text
             handle = self._handle = self._submit(context, job)
