@@ -240,7 +240,7 @@ async def test_an_elastic_job_goes_on_when_a_node_is_killed(jobs: Jobs, script: 
     assert ended.status.phase is JobPhase.SUCCEEDED, "\n".join(ended.lines)
     assert ended.summary["result"] == {"ranks": 2}
     restarts = {replica.name: replica.restarts for replica in ended.status.replicas}
-    # On one machine either node may hold the rendezvous' store. Where it was the killed one, the other starts again too.
+    # Either node may hold the rendezvous' store here. Where it was the killed one, the other starts again too.
     assert restarts in ({"worker-0": 0, "worker-1": 1}, {"worker-0": 1, "worker-1": 1})
     assert ended.survivors == []
 
