@@ -24,6 +24,7 @@ DAGS = Path(__file__).parents[2] / "dags"
 #: DAG -> task whose return value is a job's summary -> replicas. Of ten digits, chance finds one.
 EXAMPLES = {
     "example_xgboost": {"train": ["master-0", "worker-0"]},
+    "example_replicas": {"train": ["master-0", "worker-0", "worker-1"]},
     "example_mpi": {"train": ["launcher-0", "worker-0", "worker-1"]},
     "example_sensor": {"wait": ["launcher-0", "worker-0", "worker-1"]},
     "example_pytorch": {"train": ["master-0", "worker-0"], "train_elastic": ["worker-0", "worker-1"]},
@@ -31,7 +32,7 @@ EXAMPLES = {
     "example_jax": {"train": ["worker-0", "worker-1"]},
     "example_paddle": {"train": ["worker-0", "worker-1"]},
 }
-LIGHT = ("example_xgboost", "example_mpi", "example_sensor")
+LIGHT = ("example_xgboost", "example_replicas", "example_mpi", "example_sensor")
 LEAST = {"accuracy": 0.9, "train_auc": 0.95}
 
 
