@@ -1,0 +1,74 @@
+"""Start, end and test on the cluster: ``python -m tests.cluster up|down|status|build|test``."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+from tests.cluster.node import NodeError
+from tests.cluster.profiles import DEFAULT, PROFILES
+from tests.cluster.shell import CommandFailed
+
+
+def main() -> int:
+    """Run one command of the harness."""
+    options, rest = _parser().parse_known_args()
+    if rest and options.command != "test":
+        _parser().error(f"unknown arguments: {' '.join(rest)}")
+    started = time.monotonic()
+    try:
+        code = _run(options, rest)
+    except (CommandFailed, NodeError, OSError, subprocess.TimeoutExpired) as error:
+        print(f"{options.command}: {error}", file=sys.stderr)
+        return 1
+    if options.command in ("build", "up"):
+        print(f"{options.command}: {time.monotonic() - started:.0f} s")
+    return code
+
+
+def _run(options: argparse.Namespace, rest: list[str]) -> int:
+    from tests.cluster import cluster, preflight, runner
+
+    if options.command == "down":
+        cluster.down()
+        return 0
+    if options.command == "status":
+        print(cluster.status())
+        return 0
+    if options.command == "test":
+        return runner.run_tests(rest)
+    problems = preflight.missing()
+    if problems:
+        print("This machine lacks:", *problems, sep="\n  - ", file=sys.stderr)
+        return 1
+    if options.command == "build":
+        cluster.Cluster().build()
+        return 0
+    cluster.Cluster().up(PROFILES[options.profile])
+    print(f"export KUBECONFIG={cluster.KUBECONFIG}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="start the cluster, building what is missing")
+    up.add_argument(
+        "--profile",
+        default=DEFAULT,
+        # The Makefile says "default" when no profile was asked for.
+        type=lambda name: DEFAULT if name == "default" else name,
+        choices=sorted(PROFILES),
+        help=f"which controllers (default: {DEFAULT})",
+    )
+    commands.add_parser("down", help="end the cluster")
+    commands.add_parser("status", help="tell what runs")
+    commands.add_parser("build", help="build everything into the cache; only this needs a network")
+    commands.add_parser("test", help="run the cluster tests; further arguments go to pytest")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Fixtures of the cluster tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.access import Access, Unavailable, connect
+from tests.cluster.dump import dump
+from tests.cluster.faults import Faults
+from tests.cluster.paths import cache_root
+from tests.cluster.runner import PROFILE_VARIABLE, TIMES_VARIABLE
+
+#: Where failed tests are dumped.
+DUMP_VARIABLE = "TRAINER_TEST_DUMP"
+_DEFAULT_PROFILE = "kubeflow"
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "profile(name): profile of the test cluster that a test needs (kubeflow)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.cluster)
+    profile = os.environ.get(PROFILE_VARIABLE)
+    others = [item for item in ours if profile is not None and _profile(item) != profile]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+def _profile(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("profile")
+    return str(marker.args[0]) if marker else _DEFAULT_PROFILE
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def any_cluster() -> Access:
+    """The cluster, whatever its profile."""
+    try:
+        return connect()
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def cluster(any_cluster: Access, request: pytest.FixtureRequest) -> Access:
+    """The cluster, with the profile that the test is marked with."""
+    wanted = _profile(request.node)
+    if wanted not in any_cluster.profiles:
+        pytest.skip(f"needs the profile {wanted}; the cluster has {', '.join(any_cluster.profiles) or 'none'}")
+    return any_cluster
+
+
+@pytest.fixture
+def namespace(cluster: Access, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own. When the test fails, all that is in it is dumped before it is deleted."""
+    name = f"trainer-test-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    if request.node.stash.get(_FAILED, False):
+        folder = Path(os.environ.get(DUMP_VARIABLE) or cache_root() / "dumps") / f"{request.node.name}-{name}"
+        dump(cluster, name, folder)
+        print(f"dumped to {folder}")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def faults(cluster: Access) -> Iterator[Faults]:
+    """Breaks parts of the cluster, and mends them after the test."""
+    if cluster.own is None:
+        pytest.skip("breaks parts of the cluster: only on the project's own")
+    faults = Faults(cluster.own)
+    yield faults
+    faults.mend()
+
+
+@pytest.fixture
+def record_time() -> Any:
+    """Function ``(kind, seconds)`` that puts a line into the closing table."""
+
+    def record(kind: str, seconds: float) -> None:
+        path = os.environ.get(TIMES_VARIABLE)
+        if path:
+            with Path(path).open("a") as file:
+                file.write(json.dumps({"kind": kind, "seconds": seconds, "at": time.time()}) + "\n")
+
+    return record

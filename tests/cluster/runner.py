@@ -1,0 +1,123 @@
+"""``python -m tests.cluster test``: every cluster test, each profile in turn, and the table of kinds at the end."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster import preflight
+from tests.cluster.access import KUBECONFIG_VARIABLE
+from tests.cluster.cluster import Cluster, down
+from tests.cluster.paths import HERE, ROOT, STATE
+from tests.cluster.profiles import PROFILES
+
+#: Tells pytest which tests to take: those of this profile.
+PROFILE_VARIABLE = "TRAINER_TEST_PROFILE"
+#: Names the file to which tests add how long a job took.
+TIMES_VARIABLE = "TRAINER_TEST_TIMES"
+#: Profile of the tests that start and end clusters themselves.
+NO_CLUSTER = "none"
+
+_NO_TESTS = 5
+
+
+def run_tests(arguments: Sequence[str]) -> int:
+    """Run the cluster tests and return the exit code.
+
+    :param arguments: handed on to pytest.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        times = Path(folder) / "times"
+        times.touch()
+        if os.environ.get(KUBECONFIG_VARIABLE):
+            code = _pytest(None, times, arguments)
+        elif problems := preflight.missing():
+            return _skip(problems)
+        else:
+            with _alone():
+                code = _run_profiles(times, arguments)
+        print(table(times.read_text()))
+    return code
+
+
+def table(lines: str) -> str:
+    """The closing table.
+
+    :param lines: what the tests have recorded, one JSON object a line.
+    """
+    rows = [json.loads(line) for line in lines.splitlines()]
+    width = max([len(row["kind"]) for row in rows], default=4)
+    head = f"{'Kind'.ljust(width)}  Seconds from create to success"
+    body = [f"{row['kind'].ljust(width)}  {row['seconds']:7.1f}" for row in rows]
+    return "\n".join([head, "-" * len(head), *body])
+
+
+def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
+    cluster = Cluster()
+    with _timed("build"):
+        cluster.build()
+    codes = [_pytest(NO_CLUSTER, times, arguments)]
+    try:
+        for profile in PROFILES.values():
+            with _timed(f"up, profile {profile.name}"):
+                cluster.up(profile)
+            _delete_leftovers(cluster)
+            codes.append(_pytest(profile.name, times, arguments))
+    finally:
+        down()
+    if all(code == _NO_TESTS for code in codes):
+        return _NO_TESTS
+    return max(code for code in codes if code != _NO_TESTS)
+
+
+def _pytest(profile: str | None, times: Path, arguments: Sequence[str]) -> int:
+    env = {**os.environ, TIMES_VARIABLE: str(times)}
+    if profile is not None:
+        env[PROFILE_VARIABLE] = profile
+    argv = [sys.executable, "-m", "pytest", "-m", "cluster", str(HERE), *arguments]
+    return subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+
+
+def _delete_leftovers(cluster: Cluster) -> None:
+    # Of a run that was killed. Nobody else's: only one run at a time comes here.
+    for namespace in cluster.kubectl.list("namespaces"):
+        name = namespace["metadata"]["name"]
+        if name.startswith("trainer-test-"):
+            cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _skip(problems: list[str]) -> int:
+    line = "=" * 100
+    print(line, "THE CLUSTER TESTS DID NOT RUN. This machine lacks:", sep="\n")
+    print(*(f"  - {problem}" for problem in problems), sep="\n")
+    print(f"To run them on a cluster that you have, name its kubeconfig in {KUBECONFIG_VARIABLE}.", line, sep="\n")
+    return 1 if os.environ.get("CI") else 0
+
+
+@contextmanager
+def _timed(what: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    print(f"{what}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait for another run on this machine: two would take the cluster away from each other."""
+    path = STATE.with_name("test.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another run of the cluster tests on this machine ...", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
