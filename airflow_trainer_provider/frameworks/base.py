@@ -75,8 +75,8 @@ class Framework:
     :param processes_per_node: whether the launcher can start several processes on a node.
     :param processes_by_keyword: whether it also takes ``auto``, ``cpu`` and ``gpu``.
     :param elastic: whether the number of nodes may vary.
-    :param rank_variable: the variable that tells a process its rank, where a launcher of another replica
-        starts it.
+    :param rank_variable: the variable that tells a process its rank, where its launcher cannot be left to see to
+        its lines and its exit code.
     :param failed_rank: finds the rank that failed first in a launcher's own log; group ``rank`` holds it.
     :param launcher_traceback: matches the last line of a traceback that is the launcher's, not the user's.
     """

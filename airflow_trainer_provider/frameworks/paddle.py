@@ -5,6 +5,8 @@ https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/distributed/lau
 
 from __future__ import annotations
 
+import re
+
 from airflow_trainer_provider.frameworks.base import Addresses, Command, Framework, Role
 from airflow_trainer_provider.frameworks.layout import Job, Replica
 
@@ -36,4 +38,6 @@ FRAMEWORK = Framework(
     launch=_launch,
     launchers=frozenset({"paddle.distributed.launch", "fleetrun"}),
     processes_per_node=True,
+    rank_variable="PADDLE_TRAINER_ID",
+    failed_rank=re.compile(r"process rank (?P<rank>\d+) with exit code"),
 )

@@ -166,7 +166,7 @@ class Attempt:
             self._poll()
 
     def _settle_elsewhere(self, outcome: Outcome) -> Outcome:
-        """Say how the replicas ended that another one's launcher started, and which of them failed first."""
+        """Say how the replicas ended that another one's launcher started, and which failed first by its own account."""
         elsewhere = [process for process in self._processes if process.running]
         exits = first_exits(self._folders.exits)
         for process in elsewhere:
@@ -174,7 +174,7 @@ class Attempt:
             process.ended_elsewhere(0 if outcome.phase is JobPhase.SUCCEEDED else code)
         if outcome.first_failed and exits:
             first = next(iter(exits))
-            status = next(process.status for process in elsewhere if process.replica.name == first)
+            status = next(process.status for process in self._processes if process.replica.name == first)
             return Outcome(outcome.phase, status.reason, status.message, first)
         return outcome
 

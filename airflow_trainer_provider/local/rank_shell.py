@@ -1,7 +1,9 @@
-"""Gives each node of a launcher's processes its own log, and its own exit code.
+"""Sees to the lines and the exit codes of processes that a launcher starts.
 
-mpirun starts all ranks from one replica, the launcher, and mixes their output. On this machine a few lines of
-shell around each rank sort it by node, so that ``worker-1`` has its log here as it has on a cluster.
+mpirun starts all ranks from one replica and mixes their output; here a few lines of shell around each rank sort it by
+node, so that ``worker-1`` has its log as it has on a cluster. Paddle's launcher tells the lines of one of its processes
+only; here each writes to its node's log itself. And which process failed first is known from the process, not from the
+launcher, which may notice seconds later.
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ from airflow_trainer_provider.local.run_folder import AttemptFolders
 
 _SCRIPT = """\
 rank=${rank_variable}
-node=$((rank / {slots}))
-"$@" >>"{logs}/worker-$node.log" 2>&1
+replica={replica}
+"$@" >>"{logs}/$replica.log" 2>&1
 code=$?
 if [ "$code" -ne 0 ]; then
-    echo "process rank $rank with exit code $code" >>"{logs}/worker-$node.log"
-    [ -e "{exits}/worker-$node" ] || echo "$code" >"{exits}/worker-$node"
+    echo "process rank $rank with exit code $code" >>"{logs}/$replica.log"
+    [ -e "{exits}/$replica" ] || echo "$code" >"{exits}/$replica"
 fi
 exit "$code"
 """
 
 
 def wrapped_argv(job: Job, replica: Replica, folders: AttemptFolders) -> tuple[str, ...]:
-    """The replica's command line, with the shell around each rank where its launcher starts other nodes' ranks.
+    """The replica's command line, with the shell around each rank where the framework's launcher needs it.
 
     :param job: the job.
     :param replica: the replica.
@@ -34,10 +36,13 @@ def wrapped_argv(job: Job, replica: Replica, folders: AttemptFolders) -> tuple[s
     variable = job.framework.rank_variable
     if variable is None or not replica.launcher:
         return replica.argv
-    script = folders.files / "rank.sh"
-    slots = job.spec.num_proc_per_node
-    script.write_text(_SCRIPT.format(rank_variable=variable, slots=slots, logs=folders.logs, exits=folders.exits))
-    return (*replica.launcher, "sh", str(script), *replica.command, *replica.args)
+    elsewhere = [role.name for role in job.framework.roles if not role.runs_command]
+    owner = f"{elsewhere[0]}-$((rank / {job.spec.num_proc_per_node}))" if elsewhere else replica.name
+    script = folders.files / f"{replica.name}.sh"
+    script.write_text(_SCRIPT.format(rank_variable=variable, replica=owner, logs=folders.logs, exits=folders.exits))
+    # As the user wrote it: the launcher may have wanted it without the interpreter, which the shell needs.
+    _, command = job.source(replica, "command")
+    return (*replica.launcher, "sh", str(script), *command, *replica.args)
 
 
 def first_exits(exits: Path) -> dict[str, int]:

@@ -141,7 +141,12 @@ LAYOUTS = {
     ),
     "tensorflow": (TENSORFLOW, [], {"framework": "tensorflow", "num_nodes": 2}, {"chief-0": [0], "worker-0": [1]}),
     "jax": (JAX, [], {"framework": "jax", "num_nodes": 2}, {"worker-0": [0], "worker-1": [1]}),
-    "paddle": (PADDLE, [], {"framework": "paddle", "num_nodes": 2}, {"worker-0": [0], "worker-1": [1]}),
+    "paddle": (
+        PADDLE,
+        [],
+        {"framework": "paddle", "num_nodes": 2, "num_proc_per_node": 2},
+        {"worker-0": [0, 1], "worker-1": [2, 3]},
+    ),
 }
 LIGHT = ("xgboost", "mpi")
 frameworks = pytest.mark.parametrize(
