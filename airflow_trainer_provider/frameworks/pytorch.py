@@ -53,7 +53,11 @@ FRAMEWORK = Framework(
     processes_per_node=True,
     processes_by_keyword=True,
     elastic=True,
+    # A node that a failed rank dragged down may end before the one that it failed on.
+    rank_variable="RANK",
     # A rank's own traceback comes first; torchrun's summary may name one that it dragged down.
-    failed_rank=re.compile(r"^(?:\[rank|\s*rank\s*:\s*)(?P<rank>\d+)(?:\]: Traceback| \(local_rank: \d+\))"),
+    failed_rank=re.compile(
+        r"^(?:\[rank|\s*rank\s*:\s*|process rank )(?P<rank>\d+)(?:\]: Traceback| \(local_rank: \d+\)| with exit code)"
+    ),
     launcher_traceback=re.compile(r"torch\.distributed\.elastic\.|SignalException"),
 )

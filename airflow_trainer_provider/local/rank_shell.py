@@ -34,7 +34,8 @@ def wrapped_argv(job: Job, replica: Replica, folders: AttemptFolders) -> tuple[s
     :param folders: of this attempt; the script is written there.
     """
     variable = job.framework.rank_variable
-    if variable is None or not replica.launcher:
+    # In an elastic job a process that fails is replaced, and does not decide.
+    if variable is None or not replica.launcher or job.spec.elastic:
         return replica.argv
     elsewhere = [role.name for role in job.framework.roles if not role.runs_command]
     owner = f"{elsewhere[0]}-$((rank / {job.spec.num_proc_per_node}))" if elsewhere else replica.name

@@ -17,14 +17,8 @@ pytestmark = pytest.mark.local
 heavy = pytest.mark.heavy
 
 #: What all scripts below begin with: ``met()`` notes whom this process met, and lets the failing rank fail.
-#: ``stand_aside()`` keeps the first node from being dragged down: its launcher could end before the other one's, whose
-#: rank failed, as launchers look after their ranks at intervals.
 PRELUDE = """\
 import json, os, pathlib, time
-
-def stand_aside():
-    if "FAILING_RANK" in os.environ:
-        time.sleep(600)
 
 def met(rank, ranks, total):
     replica = os.environ["TRAINER_REPLICA"]
@@ -68,8 +62,6 @@ distributed.init_process_group("gloo")
 total = torch.tensor([distributed.get_rank()])
 distributed.all_reduce(total)
 met(distributed.get_rank(), distributed.get_world_size(), int(total))
-if os.environ["TRAINER_REPLICA"] == "master-0":
-    stand_aside()
 distributed.barrier()
 distributed.destroy_process_group()
 """
@@ -114,8 +106,6 @@ distributed.init_parallel_env()
 total = paddle.to_tensor([distributed.get_rank()])
 distributed.all_reduce(total)
 met(distributed.get_rank(), distributed.get_world_size(), int(total[0]))
-if os.environ["TRAINER_REPLICA"] == "worker-0":
-    stand_aside()
 distributed.barrier()
 """
 
