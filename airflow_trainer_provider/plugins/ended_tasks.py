@@ -3,7 +3,7 @@
 A task that is marked while it runs is told by its worker, and one that is deferred by its trigger. In between, and
 while the triggerer is down, there is nobody to tell: Airflow removes the trigger before it ever ran. And a worker that
 was killed in its last try has nobody to follow it. The API server, where marks are made, and the scheduler, which
-misses the worker's heartbeat, call this.
+misses the worker's heartbeat and ends runs, call this.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow.listeners import hookimpl
 
 if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
     from airflow.utils.state import TaskInstanceState
@@ -35,6 +36,14 @@ def on_task_instance_success(
     """The task was marked, or succeeded by itself; a job that it handed over goes on then."""
     if previous_state is None:
         _end_jobs(task_instance)
+
+
+@hookimpl
+def on_dag_run_failed(dag_run: DagRun) -> None:
+    """The run failed or was timed out: what its tasks did not hand over with success ends with it."""
+    for ti in dag_run.task_instances:
+        if ti.state != "success":
+            _end_jobs(ti)
 
 
 def _end_jobs(ti: TaskInstance | RuntimeTaskInstance) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -28,7 +27,6 @@ class TrainJobTrigger(BaseTrigger):
         self.reader = reader
         self.deadline = deadline
         self.cancel_on_kill = cancel_on_kill
-        self._fired = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Where this class is, and what to make it with."""
@@ -59,41 +57,20 @@ class TrainJobTrigger(BaseTrigger):
             event = {"end": "timed out"}
         except JobLost as error:
             event = {"end": "lost", "message": str(error)}
-        self._fired = True
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
-        """End the job: somebody marked or cleared the task (Airflow 3.3 and newer)."""
+        """End the job: somebody marked or cleared the task. Airflow before 3.3 does not call this.
+
+        There the listener in :mod:`airflow_trainer_provider.plugins.ended_tasks` ends the job of a marked task, and
+        the next try of a cleared one adopts it.
+        """
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
 
         if self.cancel_on_kill:
             handle = JobHandle.parse(self.job)
             await TrainerHook.for_job(handle).backend.cancel(handle, "the task was killed while it was deferred")
-
-    async def cleanup(self) -> None:
-        """End the job where Airflow is older than 3.3, and the task is no longer deferred.
-
-        That Airflow does not call :meth:`on_kill`. It calls this at every exit, the triggerer's restart too, so the
-        task's own state has to tell.
-        """
-        if self._fired or hasattr(BaseTrigger, "on_kill") or not self.cancel_on_kill:
-            return
-        if await asyncio.to_thread(self._state) not in ("deferred", None):
-            await self.on_kill()
-
-    def _state(self) -> str | None:
-        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-
-        ti = self.task_instance
-        if ti is None:
-            return None
-        states = RuntimeTaskInstance.get_task_states(
-            dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id], map_index=ti.map_index
-        )
-        key = ti.task_id if ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
-        state = states.get(ti.run_id, {}).get(key)
-        return str(state) if state else None
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)

@@ -78,13 +78,16 @@ def test_the_next_try_adopts_the_job_of_a_killed_worker(airflow, folder, killed)
     assert_adopted_and_trained_once(airflow, "train_waiting", run, folder)
 
 
-def test_the_job_of_a_worker_killed_in_its_last_try_is_ended(airflow, folder):
+@pytest.mark.parametrize("killed", ["task", "task and worker"])
+def test_the_job_of_a_task_killed_in_its_last_try_is_ended(airflow, folder, killed):
     run = start(airflow, "train_once", folder)
 
-    for process in worker_processes(airflow, "train_once", run):
-        process.kill()
+    task, worker = worker_processes(airflow, "train_once", run)
+    if killed == "task and worker":
+        worker.kill()
+    task.kill()
 
-    assert airflow.wait_for_task("train_once", run, "train")["state"] == "failed"
+    assert airflow.wait_for_run("train_once", run) == "failed"
     wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
 
 
@@ -157,6 +160,13 @@ def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
     assert task["state"] == "failed"
     wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
     assert "execution_timeout" in airflow.task_log("train_limited", run, "train")
+
+
+def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder):
+    run = start(airflow, "train_run_limited", folder)
+
+    assert airflow.wait_for_run("train_run_limited", run) == "failed"
+    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
 
 
 def test_two_runs_at_once_have_a_job_each(airflow, folder):

@@ -36,6 +36,9 @@ with DAG("train_wrong", schedule=None, params=PARAMS):
 with DAG("train_once", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=False, **JOB)
 
+with DAG("train_run_limited", schedule=None, params=PARAMS, dagrun_timeout=timedelta(seconds=10)):
+    TrainJobOperator(task_id="train", deferrable=True, **JOB)
+
 with DAG("train_limited", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=True, execution_timeout=timedelta(seconds=8), **JOB)
 
