@@ -68,6 +68,12 @@ class Job:
         """The replica that holds rank 0, whose result is the job's."""
         return self.replicas[0]
 
+    @property
+    def one_rank_each(self) -> bool:
+        """Whether each replica is one process, whose rank is the replica's."""
+        # The rendezvous of an elastic job gives the ranks out anew, and a launcher that trains nothing has none.
+        return self.spec.num_proc_per_node == 1 and not self.spec.elastic and self.framework.automatic_trains
+
     def group(self, name: str) -> tuple[Replica, ...]:
         """The replicas of one role."""
         return tuple(replica for replica in self.replicas if replica.group == name)

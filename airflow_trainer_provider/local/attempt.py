@@ -134,8 +134,7 @@ class Attempt:
         self._tell()
 
     def _process(self, replica: Replica, restarts: int) -> ReplicaProcess:
-        one_process = self._job.spec.num_proc_per_node == 1 and self._job.framework.rank_variable is None
-        return ReplicaProcess(replica, replica.rank if one_process else None, restarts)
+        return ReplicaProcess(replica, replica.rank if self._job.one_rank_each else None, restarts)
 
     def _decides(self, process: ReplicaProcess) -> bool:
         return self._job.framework.role(process.replica.group).waited_for

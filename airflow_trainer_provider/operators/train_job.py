@@ -137,8 +137,10 @@ class TrainJobOperator(BaseOperator):
             job = self._job()
             self.hook.backend.check(job)
             text = self._job_text(job, _identity(context))
-            # Grouped, so that the log page folds it.
-            self.log.info("::group::The job\n%s::endgroup::", text)
+            # The log page folds what lies between these two, which have to be lines of their own.
+            self.log.info("::group::The job")
+            self.log.info("%s", text)
+            self.log.info("::endgroup::")
             if self.render_only:
                 return text
             handle = self._handle = self._submit(context, job)

@@ -43,9 +43,16 @@ def worker_processes(airflow, dag_id, run):
     task = airflow.task_instance(dag_id, run, "train")["id"]
     family = psutil.Process(airflow.pid("scheduler")).children(recursive=True)
     # LocalExecutor cuts the id off in its process title.
-    found = [process for process in family if any(part.startswith(task[:30]) for part in process.cmdline()[0].split())]
+    found = [process for process in family if any(part.startswith(task[:30]) for part in title(process).split())]
     assert len(found) == 2, family
     return sorted(found, key=lambda process: process.ppid() in {other.pid for other in found}, reverse=True)
+
+
+def title(process):
+    try:
+        return process.cmdline()[0]
+    except (psutil.Error, IndexError):
+        return ""  # it has ended, or waits to be reaped
 
 
 def assert_adopted_and_trained_once(airflow, dag_id, run, folder):

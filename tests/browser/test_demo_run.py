@@ -54,7 +54,7 @@ def test_xcom_has_the_handle_and_the_result(run, page, picture):
     picture("xcom")
     result.evaluate("row => row.scrollIntoView()")
     viewer = result.get_by_role("code")
-    for text in ('"group": "master"', '"group": "worker"', '"exit_code": 0', '"result": {', '"train_auc"'):
+    for text in ('"train_auc"', '"result": {', '"group": "master"', '"exit_code": 0', '"group": "worker"'):
         scroll_to(page, viewer, text)
     picture("xcom_result")
 
