@@ -101,13 +101,13 @@ docs: ## Build the documentation into docs/_build/html; a warning is an error.
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
 bench: ## Measure the provider beside what people would use without it.
-	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev bench
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev
 	$(PY) -m benchmarks $(ARGS)
 
 constraints: venv ## Resolve constraints/ anew: the newest of everything, and the lowest Airflow.
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --all-extras \
-	    --group dev --group docs --group browser --group bench --group cluster pyproject.toml --output-file $(NEWEST)
+	    --group dev --group docs --group browser --group cluster pyproject.toml --output-file $(NEWEST)
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev \
 	    --exclude-newer $(LOWEST_DATE) --exclude-newer-package apache-airflow-providers-common-compat=2026-11-01 \

@@ -74,6 +74,24 @@ class SubmitError(TrainJobError):
     """The backend did not take the job."""
 
 
+class ApiError(TrainJobError):
+    """The Kubernetes API did not do what it was asked to. Says nothing about the job itself.
+
+    :param message: what was asked, and what the API server answered.
+    :param status: HTTP status; None where no answer came.
+    :param reason: of the Status object, e.g. ``AlreadyExists``.
+    :param retry_after: seconds, where the API server named them.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
 class JobLost(TrainJobError):
     """The job that a handle names is no longer there, and neither is its outcome."""
 

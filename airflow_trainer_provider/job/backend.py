@@ -52,8 +52,8 @@ class Backend(Protocol):
         :raises SpecError: naming the field, its value and the way out.
         """
 
-    def render(self, job: Job, name: str) -> str:
-        """The whole job as text, as it would be submitted under this name. Creates nothing."""
+    def render(self, job: Job, identity: Identity) -> str:
+        """The whole job as text, as it would be submitted for this task. Creates nothing."""
 
     async def submit(self, job: Job, identity: Identity) -> Submission:
         """Start the job, unless this task already has one.

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from airflow_trainer_provider.spec import TrainJobSpec
 
 _READABLE_LENGTH = 32
+#: The most characters of a job's name, where its backend sets no lower bound.
+NAME_LENGTH = 48
 
 
 class Identity(BaseModel):
@@ -33,16 +35,19 @@ class Identity(BaseModel):
         parts = (self.dag_id, self.run_id, self.task_id, str(self.map_index))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
 
-    def job_name(self, readable: str | None = None) -> str:
-        """The name of this try's job: a DNS label of at most 48 characters.
+    def job_name(self, readable: str | None = None, limit: int = NAME_LENGTH) -> str:
+        """The name of this try's job: a DNS label.
 
         :param readable: what the name begins with; DAG and task by default.
+        :param limit: the most characters that the name may have.
         """
+        end = f"-{self.key}-{self.try_number}"
+        room = min(_READABLE_LENGTH, limit - len(end))
         text = readable or f"{self.dag_id}-{self.task_id}"
-        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:_READABLE_LENGTH].strip("-")
+        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:room].strip("-")
         if not slug[:1].isalpha():
-            slug = f"job-{slug}".rstrip("-")
-        return f"{slug[:_READABLE_LENGTH]}-{self.key}-{self.try_number}"
+            slug = f"job-{slug}"
+        return f"{slug[:room].rstrip('-')}{end}"
 
 
 def spec_digest(spec: TrainJobSpec) -> str:

@@ -9,11 +9,17 @@ from pydantic import BaseModel, ConfigDict
 
 
 class JobPhase(str, Enum):
-    """Where a job is in its life."""
+    """Where a job is in its life.
+
+    Queued: it waits for room. Starting: it has room, and not all replicas run yet. Suspended: somebody stopped it, and
+    it goes on when it is resumed.
+    """
 
     QUEUED = "queued"
+    STARTING = "starting"
     RUNNING = "running"
     RESTARTING = "restarting"
+    SUSPENDED = "suspended"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"

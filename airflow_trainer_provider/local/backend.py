@@ -50,9 +50,9 @@ class LocalBackend:
         """Refuse images, programs and folders that are not here, and more than this machine has."""
         check(self.name, job)
 
-    def render(self, job: Job, name: str) -> str:
+    def render(self, job: Job, identity: Identity) -> str:
         """The whole job as YAML. Creates nothing."""
-        return render(job, name, str(self._root))
+        return render(job, identity.job_name(job.spec.name), str(self._root))
 
     async def submit(self, job: Job, identity: Identity) -> Submission:
         """Start the job, or adopt what an earlier try of this task left."""

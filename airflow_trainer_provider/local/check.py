@@ -20,7 +20,17 @@ def check(backend: str, job: Job) -> None:
     :param job: the job.
     :raises SpecError: naming the field, its value and the way out.
     """
+    for name in ("runtime_ref", "queue_name", "pod_template"):
+        value = getattr(job.spec, name)
+        if value is not None:
+            allowed = "no value: there is no cluster behind it"
+            raise UnsupportedField(backend, Problem(name, value, allowed, f"Drop {name}, or use a cluster."))
     for replica in job.replicas:
+        if replica.resources and replica.resources.gpu is not None:
+            field, _ = job.source(replica, "resources")
+            allowed = "no value: the processes see all GPUs of this machine"
+            fix = "Drop gpu, or choose GPUs with CUDA_VISIBLE_DEVICES in env."
+            raise UnsupportedField(backend, Problem(f"{field}.gpu", replica.resources.gpu, allowed, fix))
         if replica.image is not None:
             allowed = "no image: the processes run on this machine as they are"
             field, image = job.source(replica, "image")

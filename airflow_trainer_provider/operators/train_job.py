@@ -39,13 +39,16 @@ SPEC_FIELDS = (
     "launcher",
     "elastic",
     "run_policy",
+    "runtime_ref",
+    "queue_name",
+    "pod_template",
 )
 
 
 class TrainJobOperator(BaseOperator):
     """Run a distributed training job and push its result to XCom.
 
-    The fields from ``framework`` to ``run_policy`` are those of
+    The fields from ``framework`` to ``pod_template`` are those of
     :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, where their meaning stands; all are templated, nested
     values too. They are validated when the task runs, before anything is started.
 
@@ -69,6 +72,7 @@ class TrainJobOperator(BaseOperator):
         "env": "json",
         "command": "json",
         "args": "json",
+        "pod_template": "yaml",
     }
     ui_color = "#e8f0fe"
 
@@ -90,6 +94,9 @@ class TrainJobOperator(BaseOperator):
         launcher: str | None = None,
         elastic: Mapping[str, Any] | None = None,
         run_policy: Mapping[str, Any] | None = None,
+        runtime_ref: str | None = None,
+        queue_name: str | None = None,
+        pod_template: Mapping[str, Any] | None = None,
         backend: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
         wait_for_completion: bool = True,
@@ -113,6 +120,9 @@ class TrainJobOperator(BaseOperator):
         self.launcher = launcher
         self.elastic = elastic
         self.run_policy = run_policy
+        self.runtime_ref = runtime_ref
+        self.queue_name = queue_name
+        self.pod_template = pod_template
         self.backend = backend
         self.kubernetes_conn_id = kubernetes_conn_id
         self.wait_for_completion = wait_for_completion
@@ -224,7 +234,7 @@ class TrainJobOperator(BaseOperator):
         self.log.info("%s", line)
 
     def _job_text(self, job: Job, identity: Identity) -> str:
-        return self.hook.backend.render(job, identity.job_name(job.spec.name))
+        return self.hook.backend.render(job, identity)
 
     def _do_render_template_fields(
         self,

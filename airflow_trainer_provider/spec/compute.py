@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, model_validator
 
-from airflow_trainer_provider.spec.base import SpecModel, wrong
+from airflow_trainer_provider.spec.base import Count, SpecModel, wrong
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _SCALE = {
@@ -101,7 +101,9 @@ class Resources(SpecModel):
 
     :param cpu: CPUs.
     :param memory: memory.
+    :param gpu: whole NVIDIA GPUs; clusters only.
     """
 
     cpu: Annotated[CpuAmount, BeforeValidator(_split)] | None = None
     memory: Annotated[MemoryAmount, BeforeValidator(_split)] | None = None
+    gpu: Count | None = None

@@ -125,11 +125,15 @@ class RunPolicy(SpecModel):
     :param active_deadline_seconds: the job fails when it has not ended so long after its start, restarts
         included; None means no bound.
     :param grace_period_seconds: between the request to end and the kill (0 to 300).
+    :param startup_timeout_seconds: a cluster's job is ended when not all replicas have started so long after it was
+        submitted; the time that a queue keeps it suspended does not count. None means no bound, except for what can
+        never start.
     """
 
     backoff_limit: Annotated[Whole, Field(ge=0, le=100)] = 0
     active_deadline_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
     grace_period_seconds: Annotated[Number, Field(ge=0, le=300)] = 30
+    startup_timeout_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class TrainJobSpec(SpecModel):
@@ -151,6 +155,11 @@ class TrainJobSpec(SpecModel):
     :param launcher: ``auto``, or ``none`` to run the command as it is, with the rendezvous environment only.
     :param elastic: let the number of nodes vary; PyTorch only.
     :param run_policy: how long and how often the job may run.
+    :param runtime_ref: the TrainingRuntime, or ClusterTrainingRuntime, that the ``trainer`` backend starts from; a
+        name, or ``kind/name``.
+    :param queue_name: the Kueue LocalQueue that admits the job; clusters only.
+    :param pod_template: a Kubernetes PodTemplateSpec that all pods start from, for what has no field of its own:
+        volumes, node selectors, tolerations, a service account, variables from Secrets; clusters only.
     """
 
     framework: Text
@@ -168,6 +177,9 @@ class TrainJobSpec(SpecModel):
     launcher: Literal["auto", "none"] = "auto"
     elastic: ElasticPolicy | None = None
     run_policy: RunPolicy = RunPolicy()
+    runtime_ref: Text | None = None
+    queue_name: Text | None = None
+    pod_template: Mapping[str, Any] | None = None
 
     @model_validator(mode="after")
     def _one_size(self) -> TrainJobSpec:

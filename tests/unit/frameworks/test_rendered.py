@@ -5,17 +5,17 @@ A change that is meant is written into the files by ``UPDATE_GOLDEN=1 make test 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from airflow_trainer_provider.frameworks import MODULES
 from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.spec import parse_spec
+from tests.golden_files import assert_golden
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "local"
 COMMON = {"command": ["python", "train.py"], "args": ["--epochs", "4"], "run_policy": {"backoff_limit": 2}}
 SPECS = {
     "pytorch": {
@@ -40,20 +40,17 @@ def test_each_framework_has_one():
 def test_the_rendered_job(framework, tmp_path):
     job = lay_out(parse_spec({"framework": framework, **COMMON, **SPECS[framework]}))
 
-    text = LocalBackend(Path("/srv/airflow/trainer"), 0.5, None).render(job, f"nightly-{framework}-1")
+    identity = Identity(dag_id="nightly", run_id="monday", task_id=framework)
+    text = LocalBackend(Path("/srv/airflow/trainer"), 0.5, None).render(job, identity)
 
-    file = GOLDEN / f"{framework}.yaml"
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    assert text == file.read_text()
+    assert_golden(f"local/{framework}.yaml", text)
     assert "hunter2" not in text
 
 
 def test_elastic_renders_torchruns_rendezvous():
     job = lay_out(parse_spec({"framework": "pytorch", "command": ["a"], "elastic": {"min_nodes": 1, "max_nodes": 2}}))
 
-    text = LocalBackend(Path("/srv"), 0.5, None).render(job, "job")
+    text = LocalBackend(Path("/srv"), 0.5, None).render(job, Identity(dag_id="a", run_id="b", task_id="c"))
 
     assert "PET_NNODES: '1:2'" in text
     assert "PET_RDZV_BACKEND: c10d" in text

@@ -1,0 +1,148 @@
+"""The neutral shape that every kind fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.job.status import JobPhase
+
+#: A Kubernetes object, as it is sent and received.
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource of the Kubernetes API.
+
+    :param api_version: e.g. ``kubeflow.org/v1``; ``v1`` for the core group.
+    :param kind: e.g. ``PyTorchJob``.
+    :param plural: as it stands in paths, e.g. ``pytorchjobs``.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+
+    @property
+    def crd(self) -> str | None:
+        """The name of the CustomResourceDefinition; None for what every cluster has."""
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.plural}.{group}" if "." in group and not group.endswith(".k8s.io") else None
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """The path of one object, or without a name of all in a namespace."""
+        root = "/apis" if "/" in self.api_version else "/api"
+        return f"{root}/{self.api_version}/namespaces/{namespace}/{self.plural}" + (f"/{name}" if name else "")
+
+
+PODS = Resource("v1", "Pod", "pods")
+SERVICES = Resource("v1", "Service", "services")
+SECRETS = Resource("v1", "Secret", "secrets")
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
+EVENTS = Resource("v1", "Event", "events")
+JOBS = Resource("batch/v1", "Job", "jobs")
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What is written on a job's objects.
+
+    :param name: of the job, and of its main object.
+    :param labels: for every object and pod; few and short, to find them by.
+    :param annotations: for the main object only.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The objects of one job, without their namespace.
+
+    :param main: the one that stands for the job: it carries the annotations, and all others go when it goes.
+    :param before: what has to be there first.
+    :param after: what is made once the main object is there.
+    """
+
+    main: Manifest
+    before: tuple[Manifest, ...] = ()
+    after: tuple[Manifest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a job's own objects say of it; its pods say the rest.
+
+    :param phase: succeeded, failed, suspended or restarting; None while it waits or runs.
+    :param reason: one CamelCase word.
+    :param message: more on the reason, for people.
+    :param restarts: how often the whole job was started again.
+    """
+
+    phase: JobPhase | None = None
+    reason: str | None = None
+    message: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a cluster brings that decides how a job is written down.
+
+    :param schema: OpenAPI schema of the main object, as the installed CRD has it; None where nobody asked yet.
+    :param runtime: the runtime that the job's ``runtime_ref`` names, as the cluster has it.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    runtime: Manifest | None = None
+
+
+#: A replica's group and its index there.
+Place = tuple[str, int]
+
+
+def nothing_to_refuse(job: Job) -> None:
+    """Take every job that its framework takes."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to write a job down for Kubernetes. All its functions are pure.
+
+    :param key: short name, unique among the kinds: ``pytorchjob``.
+    :param resource: of the main object.
+    :param render: (job, meta, facts) -> its objects.
+    :param read: (main object, child objects) -> what they say of the job.
+    :param groups: main object -> how many replicas of each group, in the order of their ranks.
+    :param place: (pod, main object) -> the replica that the pod is; None where it is none.
+    :param pod_label: the label by which pods of the job are found; its value is the job's name.
+    :param name_limit: job -> the most characters of its name.
+    :param check: refuses what the kind cannot express, with
+        :class:`~airflow_trainer_provider.errors.UnsupportedField`.
+    :param children: resources of the objects that ``read`` is given beside the main one; they carry our labels.
+    :param suspend: whether -> the merge patch that stops the job, or lets it go on.
+    :param suspend_children: whether that patch is for each of the children, not for the main object.
+    :param frameworks: those that the kind can carry.
+    """
+
+    key: str
+    resource: Resource
+    frameworks: frozenset[str]
+    render: Callable[[Job, Meta, Facts], Rendered]
+    read: Callable[[Manifest, Sequence[Manifest]], Standing]
+    groups: Callable[[Manifest], Mapping[str, int]]
+    place: Callable[[Manifest, Manifest], Place | None]
+    pod_label: str
+    name_limit: Callable[[Job], int]
+    suspend: Callable[[bool], Manifest]
+    check: Callable[[Job], None] = nothing_to_refuse
+    children: tuple[Resource, ...] = ()
+    suspend_children: bool = False

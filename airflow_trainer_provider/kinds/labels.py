@@ -1,0 +1,73 @@
+"""Labels and annotations by which a task finds its jobs again, and by which jobs are told from others."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.job.identity import Identity, spec_digest
+from airflow_trainer_provider.kinds.base import Meta
+
+PREFIX = "airflow-trainer-provider"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+#: The job's name; on everything that belongs to it, pods included.
+JOB = f"{PREFIX}/job"
+#: The task's key, the same for all its tries.
+TASK = f"{PREFIX}/task-key"
+#: A pod's replica group.
+GROUP = f"{PREFIX}/group"
+
+#: Annotations of the main object.
+IDENTITY = f"{PREFIX}/identity"
+DIGEST = f"{PREFIX}/digest"
+FRAMEWORK = f"{PREFIX}/framework"
+#: How many replicas of each group, in the order of their ranks, as JSON.
+GROUPS = f"{PREFIX}/groups"
+#: The try that waits for the job; only it may end it.
+OWNER = f"{PREFIX}/owner"
+#: There once everything that belongs to the job was created.
+COMPLETE = f"{PREFIX}/complete"
+#: There once the outcome has reached XCom.
+COLLECTED = f"{PREFIX}/collected"
+#: Why the job should end; there once it should.
+CANCELLED = f"{PREFIX}/cancelled"
+
+#: Finds all jobs of this provider.
+OURS = f"{MANAGED_BY}={PREFIX}"
+
+_LABEL_LENGTH = 63
+
+
+def meta_of(job: Job, identity: Identity, name: str) -> Meta:
+    """What is written on the objects of a task's job.
+
+    :param job: what to run.
+    :param identity: the task, and its try.
+    :param name: the job's name.
+    """
+    groups: dict[str, int] = {}
+    for replica in job.replicas:
+        groups[replica.group] = groups.get(replica.group, 0) + 1
+    return Meta(
+        name=name,
+        labels={
+            MANAGED_BY: PREFIX,
+            JOB: name,
+            TASK: identity.key,
+            f"{PREFIX}/dag": label_value(identity.dag_id),
+            f"{PREFIX}/task": label_value(identity.task_id),
+        },
+        annotations={
+            IDENTITY: identity.model_dump_json(),
+            DIGEST: spec_digest(job.spec),
+            FRAMEWORK: job.framework.name,
+            GROUPS: json.dumps(groups),
+            OWNER: str(identity.try_number),
+        },
+    )
+
+
+def label_value(text: str) -> str:
+    """The text as a label may hold it; other characters become ``_``, and what is too long is cut off."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:_LABEL_LENGTH].strip("_.-")
