@@ -30,6 +30,11 @@ OWNER = f"{PREFIX}/owner"
 COMPLETE = f"{PREFIX}/complete"
 #: There once the outcome has reached XCom.
 COLLECTED = f"{PREFIX}/collected"
+#: What becomes of the job when its task is killed, and when its outcome is safe.
+ON_KILL = f"{PREFIX}/on-kill"
+ON_FINISH = f"{PREFIX}/on-finish"
+#: Seconds until a job that is kept goes.
+TTL = f"{PREFIX}/ttl-seconds"
 #: Why the job should end; there once it should.
 CANCELLED = f"{PREFIX}/cancelled"
 
@@ -49,6 +54,7 @@ def meta_of(job: Job, identity: Identity, name: str) -> Meta:
     groups: dict[str, int] = {}
     for replica in job.replicas:
         groups[replica.group] = groups.get(replica.group, 0) + 1
+    ttl = job.spec.run_policy.ttl_seconds_after_finished
     return Meta(
         name=name,
         labels={
@@ -64,6 +70,9 @@ def meta_of(job: Job, identity: Identity, name: str) -> Meta:
             FRAMEWORK: job.framework.name,
             GROUPS: json.dumps(groups),
             OWNER: str(identity.try_number),
+            ON_KILL: job.spec.on_kill_action,
+            ON_FINISH: job.spec.on_finish_action,
+            **({} if ttl is None else {TTL: str(ttl)}),
         },
     )
 

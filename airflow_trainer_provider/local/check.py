@@ -20,11 +20,15 @@ def check(backend: str, job: Job) -> None:
     :param job: the job.
     :raises SpecError: naming the field, its value and the way out.
     """
-    for name in ("runtime_ref", "queue_name", "pod_template"):
-        value = getattr(job.spec, name)
-        if value is not None:
-            allowed = "no value: there is no cluster behind it"
-            raise UnsupportedField(backend, Problem(name, value, allowed, f"Drop {name}, or use a cluster."))
+    for part, prefix, names in (
+        (job.spec, "", ("runtime_ref", "queue_name", "pod_template", "on_kill_action", "on_finish_action")),
+        (job.spec.run_policy, "run_policy.", ("startup_timeout_seconds", "ttl_seconds_after_finished")),
+    ):
+        for name in names:
+            if name in part.model_fields_set:
+                allowed = "no value: there is no cluster behind it"
+                problem = Problem(prefix + name, getattr(part, name), allowed, f"Drop {name}, or use a cluster.")
+                raise UnsupportedField(backend, problem)
     for replica in job.replicas:
         if replica.resources and replica.resources.gpu is not None:
             field, _ = job.source(replica, "resources")

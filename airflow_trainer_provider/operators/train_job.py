@@ -42,13 +42,15 @@ SPEC_FIELDS = (
     "runtime_ref",
     "queue_name",
     "pod_template",
+    "on_kill_action",
+    "on_finish_action",
 )
 
 
 class TrainJobOperator(BaseOperator):
     """Run a distributed training job and push its result to XCom.
 
-    The fields from ``framework`` to ``pod_template`` are those of
+    The fields from ``framework`` to ``on_finish_action`` are those of
     :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, where their meaning stands; all are templated, nested
     values too. They are validated when the task runs, before anything is started.
 
@@ -97,6 +99,8 @@ class TrainJobOperator(BaseOperator):
         runtime_ref: str | None = None,
         queue_name: str | None = None,
         pod_template: Mapping[str, Any] | None = None,
+        on_kill_action: str | None = None,
+        on_finish_action: str | None = None,
         backend: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
         wait_for_completion: bool = True,
@@ -123,6 +127,8 @@ class TrainJobOperator(BaseOperator):
         self.runtime_ref = runtime_ref
         self.queue_name = queue_name
         self.pod_template = pod_template
+        self.on_kill_action = on_kill_action
+        self.on_finish_action = on_finish_action
         self.backend = backend
         self.kubernetes_conn_id = kubernetes_conn_id
         self.wait_for_completion = wait_for_completion

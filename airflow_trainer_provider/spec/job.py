@@ -128,12 +128,15 @@ class RunPolicy(SpecModel):
     :param startup_timeout_seconds: a cluster's job is ended when not all replicas have started so long after it was
         submitted; the time that a queue keeps it suspended does not count. None means no bound, except for what can
         never start.
+    :param ttl_seconds_after_finished: a cluster's job that is kept goes so long after its outcome has reached XCom;
+        None keeps it.
     """
 
     backoff_limit: Annotated[Whole, Field(ge=0, le=100)] = 0
     active_deadline_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
     grace_period_seconds: Annotated[Number, Field(ge=0, le=300)] = 30
     startup_timeout_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
+    ttl_seconds_after_finished: Annotated[Whole, Field(ge=0)] | None = None
 
 
 class TrainJobSpec(SpecModel):
@@ -160,6 +163,10 @@ class TrainJobSpec(SpecModel):
     :param queue_name: the Kueue LocalQueue that admits the job; clusters only.
     :param pod_template: a Kubernetes PodTemplateSpec that all pods start from, for what has no field of its own:
         volumes, node selectors, tolerations, a service account, variables from Secrets; clusters only.
+    :param on_kill_action: what becomes of a cluster's job whose task is marked, cleared or timed out: ``delete``, or
+        ``suspend``, which ends its pods and keeps it.
+    :param on_finish_action: what becomes of a cluster's job once its outcome has reached XCom: ``delete``,
+        ``delete_succeeded`` or ``keep``.
     """
 
     framework: Text
@@ -180,6 +187,8 @@ class TrainJobSpec(SpecModel):
     runtime_ref: Text | None = None
     queue_name: Text | None = None
     pod_template: Mapping[str, Any] | None = None
+    on_kill_action: Literal["delete", "suspend"] = "delete"
+    on_finish_action: Literal["delete", "delete_succeeded", "keep"] = "delete"
 
     @model_validator(mode="after")
     def _one_size(self) -> TrainJobSpec:
