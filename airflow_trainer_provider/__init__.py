@@ -19,14 +19,22 @@ if TYPE_CHECKING:
         TFJobOperator,
         XGBoostJobOperator,
     )
+    from airflow_trainer_provider.operators.lifecycle import (
+        DeleteTrainJobOperator,
+        ResumeTrainJobOperator,
+        SuspendTrainJobOperator,
+    )
     from airflow_trainer_provider.operators.train_job import TrainJobOperator
     from airflow_trainer_provider.sensors.train_job import TrainJobSensor
 
 __all__ = [
+    "DeleteTrainJobOperator",
     "JAXJobOperator",
     "MPIJobOperator",
     "PaddleJobOperator",
     "PyTorchJobOperator",
+    "ResumeTrainJobOperator",
+    "SuspendTrainJobOperator",
     "TFJobOperator",
     "TrainJobOperator",
     "TrainJobSensor",
@@ -46,6 +54,9 @@ _MODULES = {
             "XGBoostJobOperator",
         ),
         "operators.frameworks",
+    ),
+    **dict.fromkeys(
+        ("DeleteTrainJobOperator", "ResumeTrainJobOperator", "SuspendTrainJobOperator"), "operators.lifecycle"
     ),
 }
 

@@ -71,7 +71,14 @@ class BackendUnavailable(TrainJobError):
 
 
 class SubmitError(TrainJobError):
-    """The backend did not take the job."""
+    """The backend did not take the job.
+
+    :param retryable: whether the same task, tried again unchanged, can be taken.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class ApiError(TrainJobError):
@@ -81,15 +88,37 @@ class ApiError(TrainJobError):
     :param status: HTTP status; None where no answer came.
     :param reason: of the Status object, e.g. ``AlreadyExists``.
     :param retry_after: seconds, where the API server named them.
+    :param answer: the API server's own words.
+    :param causes: (field, what is wrong with it), where the API server named them.
     """
 
     def __init__(
-        self, message: str, *, status: int | None = None, reason: str = "", retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        reason: str = "",
+        retry_after: float | None = None,
+        answer: str = "",
+        causes: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
+        self.answer = answer
+        self.causes = tuple(causes)
         super().__init__(message)
+
+
+class ManageError(TrainJobError):
+    """What was asked of a job that is there cannot be done.
+
+    :param retryable: whether it can be done at another time.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class JobLost(TrainJobError):

@@ -29,15 +29,18 @@ def get_provider_info() -> dict[str, Any]:
                 "description": "Training jobs (airflow-trainer-provider).",
                 "options": {
                     "backend": _option(
-                        "Where jobs run whose operator does not say. ``auto`` takes a cluster where there is a "
-                        "connection to one, and never this machine; ``local`` runs the processes on the worker's "
-                        "own machine.",
+                        "Where jobs run whose operator does not say: ``trainer``, ``training-operator``, "
+                        "``mpi-operator`` or ``native`` on a cluster, or ``auto`` for the first of these that the "
+                        "cluster has and that can run the job; ``local`` on the worker's own machine, which ``auto`` "
+                        "never takes.",
                         "string",
                         "auto",
                         "local",
                     ),
                     "namespace": _option(
-                        "The Kubernetes namespace of jobs whose connection does not say.", "string", "default"
+                        "The Kubernetes namespace of jobs whose operator and connection do not say.",
+                        "string",
+                        "default",
                     ),
                     "local_root": _option(
                         "The folder that holds one folder for each job of the local backend. It has to be the same, "

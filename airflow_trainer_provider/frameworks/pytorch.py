@@ -39,7 +39,7 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
 
 
 def _launch(command: Command, job: Job) -> tuple[Command, Command]:
-    return ("torchrun", "--no-python"), command
+    return ("torchrun", "--no_python"), command
 
 
 FRAMEWORK = Framework(

@@ -1,8 +1,10 @@
-"""The backends by name. A new one is one line here."""
+"""The backends by name. A new one is one word here."""
 
 from __future__ import annotations
 
-#: Backend name -> (module, class).
-BACKENDS: dict[str, tuple[str, str]] = {
-    "local": ("airflow_trainer_provider.local.backend", "LocalBackend"),
-}
+#: Runs jobs on the worker's own machine.
+LOCAL = "local"
+#: Looks what the cluster has.
+AUTO = "auto"
+#: Those of a cluster are the names in :mod:`airflow_trainer_provider.kinds.registry`, which the local one does without.
+BACKENDS = (LOCAL, "trainer", "training-operator", "mpi-operator", "native")

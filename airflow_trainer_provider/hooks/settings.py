@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import conf
 
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.get_provider_info import get_provider_info
-from airflow_trainer_provider.hooks.backends import BACKENDS
+from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS
 from airflow_trainer_provider.spec.validation import choice
 
 _SECTION = "trainer"
@@ -43,7 +43,7 @@ def load_settings() -> Settings:
     """
     days = _number("local_keep_days", 0, 36500)
     return Settings(
-        backend=_word("backend", ("auto", *BACKENDS)),
+        backend=_word("backend", (AUTO, *BACKENDS)),
         namespace=_get("namespace"),
         local_root=Path(_get("local_root") or f"{AIRFLOW_HOME}/trainer").expanduser().absolute(),
         local_keep=timedelta(days=days) if days else None,

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_trainer_provider import __version__
-from airflow_trainer_provider.errors import BackendUnavailable, SpecError
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, SpecError
 from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.hooks.backends import BACKENDS
+from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS, LOCAL
+from airflow_trainer_provider.hooks.connection import aget_cluster_connection, choose_namespace
+from airflow_trainer_provider.hooks.loop import at_end, run_aside
 from airflow_trainer_provider.hooks.settings import Settings, load_settings
 from airflow_trainer_provider.job.backend import Backend
+from airflow_trainer_provider.job.conclusion import Conclusion
 from airflow_trainer_provider.job.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.result import summarize
-from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.spec.validation import choice
+
+if TYPE_CHECKING:
+    # What talks to clusters is imported where it is used: the local backend needs none of it.
+    from airflow_trainer_provider.cluster.cluster import Cluster
+    from airflow_trainer_provider.cluster.connection import ClusterConnection
 
 #: The log lines that are searched for the traceback of a failure.
 _SEARCHED_LINES = 400
@@ -32,21 +39,49 @@ _SEARCHED_LINES = 400
 _CANCEL_SECONDS = 4
 
 
-class TrainerHook(BaseHook):
-    """A training backend, as this Airflow is set up.
+@dataclass(frozen=True)
+class Choice:
+    """The backend for a job.
 
-    :param backend: ``local`` or ``auto``; None takes ``[trainer] backend``.
-    :param kubernetes_conn_id: the connection that ``auto`` looks for.
+    :param backend: which runs it.
+    :param why: why it is this one; None where it was named.
     """
 
-    def __init__(self, backend: str | None = None, kubernetes_conn_id: str = "kubernetes_default") -> None:
+    backend: Backend
+    why: str | None = None
+
+
+class TrainerHook(BaseHook):
+    """A training backend, as this Airflow is set up. Its coroutines belong into one event loop.
+
+    :param backend: one of :data:`~airflow_trainer_provider.hooks.backends.BACKENDS`, or ``auto``; None takes
+        ``[trainer] backend``.
+    :param kubernetes_conn_id: the connection to the cluster.
+    :param namespace: where new jobs are made; None takes the connection's, and then ``[trainer] namespace``.
+    :param read_connection: how a connection is read in this process.
+    """
+
+    def __init__(
+        self,
+        backend: str | None = None,
+        kubernetes_conn_id: str = "kubernetes_default",
+        namespace: str | None = None,
+        read_connection: Callable[[str], Awaitable[ClusterConnection]] = aget_cluster_connection,
+    ) -> None:
         super().__init__()
         self._name = backend
         self._kubernetes_conn_id = kubernetes_conn_id
+        self._namespace = namespace
+        self._read_connection = read_connection
+        # One each: a backend remembers what it saw of a job at its end.
+        self._backends: dict[tuple[str, str, str | None], Backend] = {}
 
     @classmethod
     def for_job(cls, handle: JobHandle) -> TrainerHook:
-        """The hook for the backend that a job runs on."""
+        """The hook for the backend that a job runs on.
+
+        :param handle: the job; all else that is needed stands there too.
+        """
         return cls(handle.backend)
 
     @cached_property
@@ -55,89 +90,180 @@ class TrainerHook(BaseHook):
         return load_settings()
 
     @cached_property
-    def backend(self) -> Backend:
-        """The backend.
+    def name(self) -> str:
+        """The backend's name, or ``auto``.
 
         :raises SpecError: there is none of that name.
-        :raises BackendUnavailable: ``auto``, and there is no cluster.
         """
         name = self._name or self.settings.backend
-        if name == "auto":
-            raise BackendUnavailable(self._no_cluster())
-        if name not in BACKENDS:
-            raise SpecError([choice("backend", name, ("auto", *BACKENDS), "Use one of these.")])
-        settings = self.settings
-        return LocalBackend(settings.local_root, settings.poll_interval, settings.local_keep)
+        if name not in (AUTO, *BACKENDS):
+            raise SpecError([choice("backend", name, (AUTO, *BACKENDS), "Use one of these.")])
+        return name
 
-    async def follow(
-        self, handle: JobHandle, *, emit: Callable[[str], None], reader: str | None, deadline: datetime | None
-    ) -> JobStatus:
+    async def choose(self, job: Job) -> Choice:
+        """The backend for a job; ``auto`` asks the cluster.
+
+        :param job: what is to run.
+        :raises SpecError: there is no backend of that name.
+        :raises BackendUnavailable: there is no connection to a cluster, or the cluster has no backend for the job.
+        """
+        if self.name != AUTO:
+            return Choice(await self._backend(self.name, self._kubernetes_conn_id, self._namespace))
+        from airflow_trainer_provider.hooks.choice import choose
+
+        name, why = await choose(await self._cluster(self._kubernetes_conn_id), job)
+        return Choice(await self._backend(name, self._kubernetes_conn_id, self._namespace), why)
+
+    async def render(self, job: Job, identity: Identity) -> str:
+        """The whole job as text. A cluster is asked only where the backend is not named.
+
+        :param job: what would run.
+        :param identity: the task whose job it would be.
+        """
+        if self.name in (AUTO, LOCAL):
+            return (await self.choose(job)).backend.render(job, identity)
+        from airflow_trainer_provider.cluster.backend import ClusterBackend
+
+        return ClusterBackend(self.name, None, self._namespace or await self._usual_namespace()).render(job, identity)
+
+    async def backend_of(self, handle: JobHandle) -> Backend:
+        """The backend that a job runs on, whatever this hook was made for.
+
+        :param handle: the job.
+        """
+        if handle.backend == LOCAL:
+            return await self._backend(LOCAL, "", None)
+        from airflow_trainer_provider.cluster.objects import location_of
+
+        _, namespace, conn_id = location_of(handle)
+        return await self._backend(handle.backend, conn_id, namespace)
+
+    async def wait(
+        self,
+        handle: JobHandle,
+        *,
+        emit: Callable[[str], None],
+        reader: str | None,
+        deadline: datetime | None,
+        startup_timeout: float | None = None,
+    ) -> Conclusion:
         """Wait for a job's end; see :func:`~airflow_trainer_provider.job.follow.follow`.
 
         ``[trainer] log_replicas`` decides whose lines are told.
+
+        :return: what came of the job, all of it: its objects may be gone soon.
         """
         wanted = self.settings.log_replicas
-        return await follow(
-            self.backend,
+        status = await follow(
+            await self.backend_of(handle),
             handle,
             emit=emit,
             reader=None if wanted == "none" else reader,
             deadline=deadline,
+            startup_timeout=startup_timeout,
             leader_only=wanted == "leader",
         )
+        return await self.conclude(handle, status)
 
-    async def summary(self, handle: JobHandle, status: JobStatus) -> dict[str, Any]:
-        """What goes into XCom at a job's end; see :func:`~airflow_trainer_provider.job.result.summarize`."""
-        return summarize(handle, status, await self.backend.result(handle))
+    async def conclude(self, handle: JobHandle, status: JobStatus) -> Conclusion:
+        """What came of an ended job.
 
-    async def diagnosis(self, handle: JobHandle, status: JobStatus) -> Diagnosis:
-        """Why a job did not succeed."""
-        framework = get_framework(handle.framework)
-        replica = status.first_failed or (status.replicas[0].name if status.replicas else None)
-        log = await self.backend.log_tail(handle, replica, _SEARCHED_LINES) if replica else []
-        return diagnose(handle.name, framework, status, log, self.settings.failure_log_lines)
+        :param handle: the job.
+        :param status: its last status.
+        """
+        if status.phase is not JobPhase.SUCCEEDED:
+            return Conclusion(failure=await self._diagnosis(handle, status))
+        result = await (await self.backend_of(handle)).result(handle)
+        return Conclusion(summary=summarize(handle, status, result))
 
-    def cancel_now(self, handle: JobHandle, reason: str) -> None:
-        """Ask a job to end, from any thread, also from a signal handler inside a running event loop.
+    async def collected(self, handle: JobHandle) -> None:
+        """Note that the outcome has reached XCom; see :meth:`~airflow_trainer_provider.job.backend.Backend.collected`.
+
+        :param handle: the job.
+        """
+        await (await self.backend_of(handle)).collected(handle)
+
+    async def cancel(self, handle: JobHandle, reason: str) -> None:
+        """Ask a job to end; see :meth:`~airflow_trainer_provider.job.backend.Backend.cancel`.
 
         :param handle: the job.
         :param reason: what the job's status will say.
         """
-        _run_aside(self.backend.cancel(handle, reason))
+        await (await self.backend_of(handle)).cancel(handle, reason)
 
-    def cancel_task_now(self, identity: Identity, reason: str) -> None:
+    def cancel_now(self, handle: JobHandle, reason: str) -> None:
+        """Ask a job to end, from any thread, also from a signal handler.
+
+        :param handle: the job.
+        :param reason: what the job's status will say.
+        """
+        run_aside(self.cancel(handle, reason), _CANCEL_SECONDS)
+
+    async def cancel_task(self, identity: Identity, reason: str, handle: JobHandle | None = None) -> None:
         """Ask the jobs of a task to end, whoever waits for them.
 
         :param identity: the task, and the try whose jobs are meant.
         :param reason: what the jobs' status will say.
+        :param handle: a job that the task had: where it was, the others are. None looks where this hook would make one.
         """
+        for backend in [await self.backend_of(handle)] if handle else await self._possible():
+            for found in await backend.find(identity):
+                await backend.cancel(found, reason)
 
-        async def cancel() -> None:
-            for handle in await self.backend.find(identity):
-                await self.backend.cancel(handle, reason)
+    async def _possible(self) -> list[Backend]:
+        """The backends on which a job may be that this hook has made."""
+        names = [self.name]
+        if self.name == AUTO:
+            names = list(await (await self._cluster(self._kubernetes_conn_id)).installed())
+        return [await self._backend(name, self._kubernetes_conn_id, self._namespace) for name in names]
 
-        _run_aside(cancel())
+    async def _backend(self, name: str, conn_id: str, namespace: str | None) -> Backend:
+        key = (name, conn_id, namespace)
+        if key not in self._backends:
+            self._backends[key] = await self._make(*key)
+        return self._backends[key]
 
-    def _no_cluster(self) -> str:
-        way_out = (
-            "To train on the worker's own machine, say so: backend='local' in the operator, or "
-            "[trainer] backend = local in Airflow's configuration."
-        )
+    async def _make(self, name: str, conn_id: str, namespace: str | None) -> Backend:
+        settings = self.settings
+        if name == LOCAL:
+            return LocalBackend(settings.local_root, settings.poll_interval, settings.local_keep)
+        from airflow_trainer_provider.cluster.backend import ClusterBackend
+
+        cluster = await self._cluster(conn_id)
+        return ClusterBackend(name, cluster, choose_namespace(namespace, cluster.connection, settings.namespace))
+
+    async def _cluster(self, conn_id: str) -> Cluster:
+        from airflow_trainer_provider.cluster.cluster import Cluster
+
+        at_end(Cluster.close_all)
+        return await Cluster.of(await self._connection(conn_id))
+
+    async def _usual_namespace(self) -> str:
         try:
-            self.get_connection(self._kubernetes_conn_id)
+            connection = await self._connection(self._kubernetes_conn_id)
+        except BackendUnavailable:
+            return self.settings.namespace
+        return choose_namespace(None, connection, self.settings.namespace)
+
+    async def _connection(self, conn_id: str) -> ClusterConnection:
+        try:
+            return await self._read_connection(conn_id)
         except AirflowNotFoundException:
-            return (
-                f"backend='auto' looks for a cluster, and there is no connection {self._kubernetes_conn_id!r}. "
-                f"Training on the worker's own machine is never chosen silently. {way_out}"
-            )
-        return (
-            f"backend='auto' found connection {self._kubernetes_conn_id!r} (namespace {self.settings.namespace!r} "
-            f"where it does not say), but version {__version__} has no backend for clusters yet. {way_out}"
-        )
+            raise BackendUnavailable(
+                f"backend={self.name!r} looks for a cluster, and there is no connection {conn_id!r}. "
+                "Training on the worker's own machine is never chosen silently. To train on the worker's own machine, "
+                "say so: backend='local' in the operator, or [trainer] backend = local in Airflow's configuration."
+            ) from None
 
+    async def _diagnosis(self, handle: JobHandle, status: JobStatus) -> Diagnosis:
+        replica = status.first_failed or (status.replicas[0].name if status.replicas else None)
+        log = await self._log_tail(handle, replica) if replica else []
+        return diagnose(handle.name, get_framework(handle.framework), status, log, self.settings.failure_log_lines)
 
-def _run_aside(work: Coroutine[Any, Any, Any]) -> None:
-    """Run a coroutine in a thread of its own: the caller may be a signal handler inside a running event loop."""
-    thread = threading.Thread(target=asyncio.run, args=(work,), daemon=True)
-    thread.start()
-    thread.join(_CANCEL_SECONDS)
+    async def _log_tail(self, handle: JobHandle, replica: str) -> list[str]:
+        try:
+            return await (await self.backend_of(handle)).log_tail(handle, replica, _SEARCHED_LINES)
+        except (ApiError, JobLost) as error:
+            # Pods go, and their logs with them. The verdict does without.
+            self.log.warning("No last lines of %s of training job %s: %s", replica, handle.name, error)
+            return []

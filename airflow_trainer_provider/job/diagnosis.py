@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.job.causes import Cause, RetryCanHelp, cause_of
 from airflow_trainer_provider.job.status import JobStatus, ReplicaStatus
 
 if TYPE_CHECKING:
     from airflow_trainer_provider.frameworks.base import Framework
-
-RetryCanHelp = Literal["yes", "no", "unknown"]
 
 _TRACEBACK = "Traceback (most recent call last):"
 #: How a traceback begins, after a launcher's tag such as "[rank1]: ". A syntax error in the script itself has no
@@ -26,13 +25,6 @@ _CHAINED = ("During handling of the above", "The above exception was the direct 
 _PERMANENT_ERRORS = re.compile(
     r"^(SyntaxError|IndentationError|TabError|ImportError|ModuleNotFoundError|NameError|UnboundLocalError)\b"
 )
-#: Reasons of a replica or job -> whether the same thing tried again can end differently.
-_BY_REASON: dict[str, RetryCanHelp] = {
-    "CommandNotFound": "no",
-    "CommandNotExecutable": "no",
-    "SupervisorLost": "yes",
-    "Terminated": "yes",
-}
 
 
 @dataclass(frozen=True)
@@ -51,6 +43,8 @@ class Diagnosis:
     :param traceback: the user's traceback; empty where the log holds none.
     :param last_log_lines: of that replica.
     :param others: one row for each of the other replicas.
+    :param infrastructure: whether the cluster or the machine failed, and not what it was given to run.
+    :param way_out: one sentence: what to do about it; None where nothing general can be said.
     """
 
     job: str
@@ -65,10 +59,14 @@ class Diagnosis:
     traceback: tuple[str, ...] = ()
     last_log_lines: tuple[str, ...] = ()
     others: tuple[dict[str, Any], ...] = field(default=())
+    infrastructure: bool = False
+    way_out: str | None = None
 
     def text(self) -> str:
         """The verdict for a log, the traceback below it."""
         head = f"Training job {self.job} {self.phase}: {self.message} Retry can help: {self.retry_can_help}."
+        if self.way_out:
+            head = f"{head} {self.way_out}"
         return "\n".join([head, *(self.traceback or self.last_log_lines)])
 
     def to_xcom(self) -> dict[str, Any]:
@@ -82,23 +80,30 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
     :param job: the job's name.
     :param framework: the job's framework, which knows how its launcher names a rank.
     :param status: the job's last status.
-    :param log: the last lines of the replica that failed first.
+    :param log: the last lines of the replica that failed first; none where they went with its pod.
     :param shown_lines: how many of them to keep.
     """
     culprit = next((replica for replica in status.replicas if replica.name == status.first_failed), None)
     if culprit is None:
         reason = status.reason or "Unknown"
+        cause = cause_of(reason, status.message)
         return Diagnosis(
             job=job,
             phase=status.phase.value,
             reason=reason,
             message=f"{reason}: {status.message or 'no more is known'}.",
-            retry_can_help=_BY_REASON.get(reason, "unknown"),
+            retry_can_help=cause.retry_can_help,
             others=tuple(_row(replica) for replica in status.replicas),
+            infrastructure=cause.infrastructure,
+            way_out=cause.way_out,
         )
+    if not log and culprit.reason == "Error":
+        # Kubernetes keeps the end of it in the pod's status.
+        log = (culprit.message or "").splitlines()
     # No error of its own ends a process by SIGKILL: a traceback that it logged before is not the reason.
     traceback = () if culprit.signal == "SIGKILL" else _traceback(log, framework)
     rank = _rank(culprit, framework, log)
+    cause = _cause(culprit, traceback)
     return Diagnosis(
         job=job,
         phase=status.phase.value,
@@ -108,24 +113,39 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
         rank=rank,
         exit_code=culprit.exit_code,
         signal=culprit.signal,
-        retry_can_help=_retry_can_help(culprit, traceback),
+        retry_can_help=cause.retry_can_help,
         traceback=traceback,
         last_log_lines=tuple(log[-shown_lines:]),
         others=tuple(_row(replica) for replica in status.replicas if replica is not culprit),
+        infrastructure=cause.infrastructure,
+        way_out=cause.way_out,
     )
 
 
 def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str]) -> str:
     who = f"{culprit.name} (rank {rank})" if rank is not None else culprit.name
-    how = f"was ended by {culprit.signal}" if culprit.signal else f"ended with exit code {culprit.exit_code}"
-    why = traceback[-1] if traceback else culprit.message
-    return f"{who} failed first: it {how}, {culprit.reason}{f': {why}' if why else ''}."
+    why = traceback[-1] if traceback else _last_line(culprit.message)
+    return f"{who} failed first: it {_how(culprit)}, {culprit.reason}{f': {why}' if why else ''}."
 
 
-def _retry_can_help(culprit: ReplicaStatus, traceback: Sequence[str]) -> RetryCanHelp:
+def _how(culprit: ReplicaStatus) -> str:
+    if culprit.started_at is None:
+        return "never started"
+    if culprit.signal:
+        return f"was ended by {culprit.signal}"
+    return "was lost" if culprit.exit_code is None else f"ended with exit code {culprit.exit_code}"
+
+
+def _last_line(message: str | None) -> str | None:
+    lines = (message or "").strip().splitlines()
+    # The sentence that it stands in has its own full stop.
+    return lines[-1].strip().removesuffix(".") if lines else None
+
+
+def _cause(culprit: ReplicaStatus, traceback: Sequence[str]) -> Cause:
     if traceback and _PERMANENT_ERRORS.match(traceback[-1]):
-        return "no"
-    return _BY_REASON.get(culprit.reason or "", "unknown")
+        return Cause("no", way_out="Correct the script.")
+    return cause_of(culprit.reason, culprit.message)
 
 
 def _rank(culprit: ReplicaStatus, framework: Framework, log: Sequence[str]) -> int | None:
@@ -170,5 +190,5 @@ def _row(replica: ReplicaStatus) -> dict[str, Any]:
         "replica": replica.name,
         "exit_code": replica.exit_code,
         "signal": replica.signal,
-        "reason": replica.reason or "Running",
+        "reason": replica.reason or ("Running" if replica.started_at else "Unknown"),
     }

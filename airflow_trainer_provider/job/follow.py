@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, suppress
 from datetime import datetime, timezone
 
-from airflow_trainer_provider.errors import JobTimeout
+from airflow_trainer_provider.errors import JobLost, JobTimeout
 from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.monitor import Monitor
 from airflow_trainer_provider.job.status import JobStatus
 
 Emit = Callable[[str], None]
@@ -21,22 +23,27 @@ async def follow(
     emit: Emit,
     reader: str | None,
     deadline: datetime | None,
+    startup_timeout: float | None = None,
     leader_only: bool = False,
 ) -> JobStatus:
     """Wait for a job's end, telling of its phases and its replicas' lines on the way.
+
+    A job that can never start is ended; its status then is that it has failed, and why.
 
     :param backend: where it runs.
     :param handle: the job.
     :param emit: takes each line for the task's log.
     :param reader: whose place in the logs is kept; None leaves the logs alone.
+    :param startup_timeout: see :class:`~airflow_trainer_provider.job.monitor.Monitor`.
     :param leader_only: leave out the lines of all replicas but the one with rank 0.
     :param deadline: when to give up waiting; None waits for ever.
     :return: the job's last status. All its lines have been emitted by then.
     :raises JobTimeout: the deadline has passed. The job goes on: ending it is the caller's choice.
     :raises JobLost: the job is gone.
     """
-    remaining = (deadline - datetime.now(timezone.utc)).total_seconds() if deadline else None
-    end = asyncio.ensure_future(_to_end(backend, handle, emit, reader, leader_only))
+    remaining = (deadline - _now()).total_seconds() if deadline else None
+    statuses = _statuses(backend, handle, Monitor(startup_timeout))
+    end = asyncio.ensure_future(_to_end(backend, handle, statuses, emit, reader, leader_only))
     try:
         # Not wait_for(): a TimeoutError of the backend's own must not be taken for the deadline.
         done, _ = await asyncio.wait({end}, timeout=remaining)
@@ -48,25 +55,70 @@ async def follow(
         await asyncio.gather(end, return_exceptions=True)
 
 
-async def _to_end(backend: Backend, handle: JobHandle, emit: Emit, reader: str | None, leader_only: bool) -> JobStatus:
+async def _to_end(
+    backend: Backend,
+    handle: JobHandle,
+    statuses: AsyncGenerator[JobStatus, None],
+    emit: Emit,
+    reader: str | None,
+    leader_only: bool,
+) -> JobStatus:
     lines = asyncio.ensure_future(_emit_logs(backend, handle, emit, reader, leader_only)) if reader else None
+    last, told = None, None
     try:
-        status = await backend.status(handle)
-        told = None
-        async for status in backend.watch(handle):
-            if status.phase.ended and lines:
-                await lines
-            if status.text() != told:
-                told = status.text()
-                emit(f"Training job {handle.name}: {told}.")
+        async with aclosing(statuses):
+            async for last in statuses:
+                if last.phase.ended and lines:
+                    await lines
+                if last.text() != told:
+                    told = last.text()
+                    emit(f"Training job {handle.name}: {told}.")
     finally:
         if lines:
             lines.cancel()
             await asyncio.gather(lines, return_exceptions=True)
-    return status
+    assert last is not None, "a watch tells at least how the job stands now"
+    return last
+
+
+async def _statuses(backend: Backend, handle: JobHandle, monitor: Monitor) -> AsyncGenerator[JobStatus, None]:
+    """The job's statuses up to its end; of a job that can never start, the last is that it has failed."""
+    changes = backend.watch(handle)
+    change = asyncio.ensure_future(_next(changes))
+    status = None
+    try:
+        while True:
+            # A verdict may be due though nothing changes.
+            await asyncio.wait({change}, timeout=monitor.next_wakeup(_now()) if status else None)
+            if change.done():
+                status = change.result()
+                if status is None:
+                    return
+                yield status
+                change = asyncio.ensure_future(_next(changes))
+            verdict = status and monitor.observe(status, _now())
+            if status and verdict:
+                outcome = verdict.outcome(status, _now())
+                await backend.cancel(handle, f"it cannot start: {verdict.reason}: {verdict.message}")
+                with suppress(JobLost):
+                    while await change is not None:
+                        change = asyncio.ensure_future(_next(changes))
+                yield outcome
+                return
+    finally:
+        change.cancel()
+        await asyncio.gather(change, return_exceptions=True)
+
+
+async def _next(changes: AsyncIterator[JobStatus]) -> JobStatus | None:
+    return await anext(changes, None)
 
 
 async def _emit_logs(backend: Backend, handle: JobHandle, emit: Emit, reader: str, leader_only: bool) -> None:
     async for line in backend.logs(handle, reader):
         if line.replica == handle.leader or not leader_only:
             emit(str(line))
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -12,9 +12,9 @@ from airflow_trainer_provider.job.status import JobStatus
 
 #: Where rank 0 writes its result.
 RESULT_PATH_VARIABLE = "TRAINER_RESULT_PATH"
-#: The most bytes of a result. It is what Kubernetes keeps of a container's termination message, so that a script
-#: that fits here fits everywhere.
-RESULT_LIMIT_BYTES = 4096
+#: The most bytes of a result. Kubernetes cuts a container's termination message at 4096 bytes and does not say so: one
+#: of that length may be a part. What fits here fits everywhere.
+RESULT_LIMIT_BYTES = 4095
 
 
 def read_result(content: bytes | None) -> tuple[Any, str | None]:
@@ -29,7 +29,7 @@ def read_result(content: bytes | None) -> tuple[Any, str | None]:
     if len(content) > RESULT_LIMIT_BYTES:
         return (
             None,
-            f"the result has {len(content)} bytes; at most {RESULT_LIMIT_BYTES} are allowed. {way_out}",
+            f"the result has more than {RESULT_LIMIT_BYTES} bytes, which are the most that are kept. {way_out}",
         )
     try:
         return json.loads(content, parse_constant=_reject_constant, parse_float=_finite), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import Enum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class JobPhase(str, Enum):
@@ -80,6 +80,8 @@ class JobStatus(_Record):
     :param restarts: how often the whole job was started again.
     :param first_failed: the replica that failed first, e.g. ``worker-1``.
     :param replicas: in the order of their ranks; the first one's result is the job's.
+    :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds
+        the job. It is for whoever waits, and not part of the record.
     """
 
     phase: JobPhase
@@ -91,6 +93,7 @@ class JobStatus(_Record):
     restarts: int = 0
     first_failed: str | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
+    waiting_since: datetime | None = Field(default=None, exclude=True)
 
     def text(self) -> str:
         """One line for a log."""

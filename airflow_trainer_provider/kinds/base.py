@@ -131,6 +131,11 @@ class Kind:
     :param suspend: whether -> the merge patch that stops the job, or lets it go on.
     :param suspend_children: whether that patch is for each of the children, not for the main object.
     :param frameworks: those that the kind can carry.
+    :param ttl: seconds -> the merge patch by which the cluster deletes the ended job after so long; None where it
+        cannot.
+    :param unseen: what an admission webhook says when it has not seen yet what was created before the main object.
+    :param reads_schema: whether ``render`` depends on ``Facts.schema``.
+    :param runtime: (job, namespace) -> the path of the runtime that the job starts from; None for none.
     """
 
     key: str
@@ -146,3 +151,7 @@ class Kind:
     check: Callable[[Job], None] = nothing_to_refuse
     children: tuple[Resource, ...] = ()
     suspend_children: bool = False
+    ttl: Callable[[int], Manifest] | None = None
+    unseen: str | None = None
+    reads_schema: bool = False
+    runtime: Callable[[Job, str], str | None] | None = None

@@ -24,6 +24,8 @@ DIGEST = f"{PREFIX}/digest"
 FRAMEWORK = f"{PREFIX}/framework"
 #: How many replicas of each group, in the order of their ranks, as JSON.
 GROUPS = f"{PREFIX}/groups"
+#: There where each replica is one process, whose rank is the replica's.
+RANKED = f"{PREFIX}/one-rank-each"
 #: The try that waits for the job; only it may end it.
 OWNER = f"{PREFIX}/owner"
 #: There once everything that belongs to the job was created.
@@ -54,7 +56,27 @@ def meta_of(job: Job, identity: Identity, name: str) -> Meta:
     groups: dict[str, int] = {}
     for replica in job.replicas:
         groups[replica.group] = groups.get(replica.group, 0) + 1
+    meta = meta_of_manifest(job.framework.name, spec_digest(job.spec), identity, name)
     ttl = job.spec.run_policy.ttl_seconds_after_finished
+    annotations = {
+        **meta.annotations,
+        GROUPS: json.dumps(groups),
+        ON_KILL: job.spec.on_kill_action,
+        ON_FINISH: job.spec.on_finish_action,
+        **({RANKED: "true"} if job.one_rank_each else {}),
+        **({} if ttl is None else {TTL: str(ttl)}),
+    }
+    return Meta(name, meta.labels, annotations)
+
+
+def meta_of_manifest(framework: str, digest: str, identity: Identity, name: str) -> Meta:
+    """What is written on a manifest of the user's own.
+
+    :param framework: which it runs.
+    :param digest: the same for the same manifest only.
+    :param identity: the task, and its try.
+    :param name: the job's name.
+    """
     return Meta(
         name=name,
         labels={
@@ -66,13 +88,9 @@ def meta_of(job: Job, identity: Identity, name: str) -> Meta:
         },
         annotations={
             IDENTITY: identity.model_dump_json(),
-            DIGEST: spec_digest(job.spec),
-            FRAMEWORK: job.framework.name,
-            GROUPS: json.dumps(groups),
+            DIGEST: digest,
+            FRAMEWORK: framework,
             OWNER: str(identity.try_number),
-            ON_KILL: job.spec.on_kill_action,
-            ON_FINISH: job.spec.on_finish_action,
-            **({} if ttl is None else {TTL: str(ttl)}),
         },
     )
 

@@ -17,6 +17,8 @@ from airflow_trainer_provider.spec import Resources
 #: Kubernetes keeps what a container writes there in the pod's status.
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 GPU = "nvidia.com/gpu"
+#: The training's container in a user's ``pod_template``, whatever name the kind demands.
+TRAINING_CONTAINER = "train"
 
 
 def pod_template(
@@ -51,14 +53,12 @@ def pod_template(
     if restart_policy:
         spec["restartPolicy"] = restart_policy
     containers = spec.setdefault("containers", [])
-    base = next((entry for entry in containers if entry.get("name") == container), None)
-    if base is None:
-        base = {"name": container}
-        containers.insert(0, base)
-    else:
-        # The training's container comes first, so that tools that look at one only look at this.
+    base = _training_container(containers, container)
+    if base in containers:
         containers.remove(base)
-        containers.insert(0, base)
+    # First, so that tools that look at one only look at this.
+    containers.insert(0, base)
+    base["name"] = container
     if replica.image:
         base["image"] = replica.image
     _lay_command(base, replica, command)
@@ -86,17 +86,23 @@ def check_images(job: Job, container: str) -> None:
     :param container: the name of the training's container.
     :raises SpecError: naming the field and the way out.
     """
-    given = {entry.get("name"): entry.get("image") for entry in _containers(job.spec.pod_template)}
+    given = _training_container(_containers(job.spec.pod_template), container).get("image")
     for replica in job.replicas:
-        if replica.image is None and not given.get(container):
+        if replica.image is None and not given:
             field, _ = job.source(replica, "image")
             fix = f"Set image for all replicas, or replicas.{replica.group}.image."
             raise SpecError([Problem(field, None, "the name of a container image", fix)])
 
 
-def _containers(template: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
-    containers: Sequence[Mapping[str, Any]] = ((template or {}).get("spec") or {}).get("containers") or ()
+def _containers(template: Mapping[str, Any] | None) -> Sequence[Manifest]:
+    containers: Sequence[Manifest] = ((template or {}).get("spec") or {}).get("containers") or ()
     return containers
+
+
+def _training_container(containers: Sequence[Manifest], name: str) -> Manifest:
+    """The user's part of the training's container; a new one where there is none."""
+    found = {entry.get("name"): entry for entry in containers}
+    return found.get(name) or found.get(TRAINING_CONTAINER) or {}
 
 
 def _lay_command(container: Manifest, replica: Replica, command: Sequence[str] | None) -> None:
@@ -132,11 +138,13 @@ def _environment(
     base: Sequence[Manifest],
 ) -> list[Manifest]:
     ours: dict[str, str | Mapping[str, Any]] = {
-        "TRAINER_JOB": meta.name,
+        "TRAINER_JOB_NAME": meta.name,
         # Kubernetes puts earlier variables in place of $(...).
         "TRAINER_INDEX": index,
         "TRAINER_REPLICA": f"{replica.group}-$(TRAINER_INDEX)",
         RESULT_PATH_VARIABLE: TERMINATION_MESSAGE_PATH,
+        # Lines are told as they are written, also by scripts that nobody flushes.
+        "PYTHONUNBUFFERED": "1",
         **env,
         **replica.env,
     }

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from airflow_trainer_provider.job.backend import LogLine
+from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.local.run_folder import RunFolder
 
 _CHUNK_BYTES = 1 << 20
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 class LogReader:
@@ -57,15 +56,6 @@ class LogReader:
                     # Before the line goes out: whoever takes it may not come back.
                     self._offsets[key] = self._offsets.get(key, 0) + len(line)
                     yield LogLine(path.stem, plain(line))
-
-
-def plain(line: bytes) -> str:
-    """A line as a terminal would show it in the end: no colours, no line end, nothing that was overwritten.
-
-    :param line: as it was written.
-    """
-    text = _ANSI.sub("", line.decode("utf-8", "replace")).rstrip("\r\n")
-    return text.rpartition("\r")[2]
 
 
 def tail(path: Path, lines: int) -> list[str]:

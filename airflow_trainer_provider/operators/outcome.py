@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_trainer_provider.errors import TrainJobError
+    from airflow_trainer_provider.frameworks.layout import Job
     from airflow_trainer_provider.hooks.trainer import TrainerHook
+    from airflow_trainer_provider.job.conclusion import Conclusion
     from airflow_trainer_provider.job.handle import JobHandle
 
 
@@ -23,36 +25,69 @@ def fail(error: TrainJobError) -> NoReturn:
     raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
 
 
-def hand_on(context: Context, hook: TrainerHook, handle: JobHandle) -> dict[str, Any]:
-    """Hand the outcome of an ended job on.
+def concluded(event: Mapping[str, Any]) -> Conclusion:
+    """What the trigger found out about an ended job.
 
-    :param context: the task's, whose XCom gets ``return_value``, or ``failure`` before that is raised.
-    :param hook: of the job's backend.
-    :param handle: the job.
-    :return: the job's summary.
+    :param event: of a wait that was not timed out; an error in it fails the task.
     """
     from airflow_trainer_provider.errors import TrainJobError
+    from airflow_trainer_provider.job.conclusion import Conclusion
 
-    try:
-        return _hand_on(context["ti"], hook, handle)
-    except TrainJobError as error:
+    if event["end"] == "error":
+        error = TrainJobError(event["message"])
+        error.retryable = event["retryable"]
         fail(error)
+    return Conclusion.parse(event)
 
 
-def _hand_on(ti: Any, hook: TrainerHook, handle: JobHandle) -> dict[str, Any]:
+def may_start_again(conclusion: Conclusion, job: Job, starts: int) -> bool:
+    """Whether a job failed by no fault of its own, and may be submitted once more.
+
+    :param conclusion: what came of it.
+    :param job: what it runs.
+    :param starts: how many jobs this try of the task has had.
+    """
+    failure = conclusion.failure
+    return failure is not None and failure.infrastructure and starts <= job.spec.run_policy.infrastructure_retries
+
+
+def hand_on(context: Context, hook: TrainerHook, handle: JobHandle, conclusion: Conclusion) -> dict[str, Any]:
+    """Hand the outcome of an ended job on, and then tell the job so.
+
+    :param context: the task's, whose XCom gets ``return_value``, or ``failure`` before that is raised.
+    :param hook: finds the job's backend.
+    :param handle: the job.
+    :param conclusion: what came of it.
+    :return: the job's summary.
+    """
     from airflow_trainer_provider.errors import JobFailed
-    from airflow_trainer_provider.job.status import JobPhase
 
-    status = asyncio.run(hook.backend.status(handle))
-    if status.phase is not JobPhase.SUCCEEDED:
-        diagnosis = asyncio.run(hook.diagnosis(handle, status))
-        ti.xcom_push(key="failure", value=diagnosis.to_xcom())
-        raise JobFailed(diagnosis)
-    summary = asyncio.run(hook.summary(handle, status))
+    ti = context["ti"]
+    if conclusion.failure:
+        ti.xcom_push(key="failure", value=conclusion.failure.to_xcom())
+        tell_collected(hook, handle)
+        fail(JobFailed(conclusion.failure))
+    summary = dict(conclusion.summary or {})
     if "result_error" in summary:
         hook.log.error("Training job %s succeeded, but %s", handle.name, summary["result_error"])
     if ti.task.do_xcom_push:
         # Not left to Airflow: the job counts as collected once its result is safe, and not before.
         ti.xcom_push(key="return_value", value=summary)
-    asyncio.run(hook.backend.collected(handle))
+    tell_collected(hook, handle)
     return summary
+
+
+def tell_collected(hook: TrainerHook, handle: JobHandle) -> None:
+    """Tell a job that its outcome is safe, whatever may be left of it.
+
+    :param hook: finds the job's backend.
+    :param handle: the job.
+    """
+    from airflow_trainer_provider.errors import TrainJobError
+    from airflow_trainer_provider.hooks.loop import run
+
+    try:
+        run(hook.collected(handle))
+    except TrainJobError as error:
+        # The outcome is what the task is for, and that is safe.
+        hook.log.warning("Training job %s has ended, and could not be told so: %s", handle.name, error)

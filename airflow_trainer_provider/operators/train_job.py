@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout, BaseOperator, conf
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, BaseOperator, conf
 
-from airflow_trainer_provider.operators.outcome import fail, hand_on
+from airflow_trainer_provider.operators.outcome import concluded, fail, hand_on, may_start_again, tell_collected
 
 if TYPE_CHECKING:
     import jinja2
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 
     from airflow_trainer_provider.frameworks.layout import Job
     from airflow_trainer_provider.hooks.trainer import TrainerHook
+    from airflow_trainer_provider.job.backend import Backend
+    from airflow_trainer_provider.job.conclusion import Conclusion
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.identity import Identity
 
+#: How long a page that shows the job waits for a cluster that has to be asked first, in seconds.
+_RENDER_SECONDS = 10
+#: How much later than the task's own time a job's deadline is: while Airflow is there, it ends the job and says why.
+_ORPHANED = timedelta(minutes=1)
 #: The operator's parameters that are fields of the spec.
 SPEC_FIELDS = (
     "framework",
@@ -59,15 +66,18 @@ class TrainJobOperator(BaseOperator):
     replica that failed first, why, and whether a retry can help.
 
     :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``.
-    :param backend: ``local``, or ``auto`` for a cluster; None takes ``[trainer] backend``.
-    :param kubernetes_conn_id: the connection that ``auto`` looks for.
+    :param backend: ``trainer``, ``training-operator``, ``mpi-operator``, ``native``, or ``auto`` for the first of these
+        that the cluster has and that can run the job; ``local`` for the worker's own machine. None takes
+        ``[trainer] backend``.
+    :param kubernetes_conn_id: the connection to the cluster.
+    :param namespace: where the job runs in the cluster; None takes the connection's, and then ``[trainer] namespace``.
     :param wait_for_completion: False returns the job's handle at once; a
         :class:`~airflow_trainer_provider.sensors.train_job.TrainJobSensor` then waits for it.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default.
     :param render_only: return the whole job as text, and start nothing.
     """
 
-    template_fields: Sequence[str] = (*SPEC_FIELDS, "backend", "kubernetes_conn_id", "rendered_job")
+    template_fields: Sequence[str] = (*SPEC_FIELDS, "backend", "kubernetes_conn_id", "namespace", "rendered_job")
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "rendered_job": "yaml",
         "replicas": "json",
@@ -103,6 +113,7 @@ class TrainJobOperator(BaseOperator):
         on_finish_action: str | None = None,
         backend: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
+        namespace: str | None = None,
         wait_for_completion: bool = True,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         render_only: bool = False,
@@ -131,19 +142,23 @@ class TrainJobOperator(BaseOperator):
         self.on_finish_action = on_finish_action
         self.backend = backend
         self.kubernetes_conn_id = kubernetes_conn_id
+        self.namespace = namespace
         self.wait_for_completion = wait_for_completion
         self.deferrable = deferrable
         self.render_only = render_only
         self.rendered_job = ""
-        self._handle: JobHandle | None = None
+        self.handle: JobHandle | None = None
+        #: Whether this process has begun to submit the job, or has taken it over.
+        self.may_have_job = False
+        self._killed = False
 
     @cached_property
     def hook(self) -> TrainerHook:
-        """The hook of the backend that the job runs on."""
+        """The hook that finds the backend."""
         # Not at the module's top: every DAG file that uses the operator would pay for it at each parse.
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
-        return TrainerHook(self.backend, self.kubernetes_conn_id)
+        return TrainerHook(self.backend, self.kubernetes_conn_id, self.namespace)
 
     def execute(self, context: Context) -> Any:
         """Start or adopt the job, and wait for it here or in the triggerer."""
@@ -151,62 +166,99 @@ class TrainJobOperator(BaseOperator):
 
         try:
             job = self._job()
-            self.hook.backend.check(job)
-            text = self._job_text(job, _identity(context))
+            backend = self._choose(job)
+            text = backend.render(job, _identity(context))
             # The log page folds what lies between these two, which have to be lines of their own.
             self.log.info("::group::The job")
             self.log.info("%s", text)
             self.log.info("::endgroup::")
             if self.render_only:
                 return text
-            handle = self._handle = self._submit(context, job)
+            handle = self._submit(context, backend, job)
+            if not self.wait_for_completion:
+                return dict(handle.to_xcom())
+            if self.deferrable:
+                # Airflow enforces execution_timeout only while a worker runs the task.
+                timeout = self.execution_timeout
+                deadline = (datetime.now(timezone.utc) + timeout).isoformat() if timeout else None
+                self._defer(context, handle, job, deadline, starts=1)
+            return self._wait(context, handle, job)
         except TrainJobError as error:
             fail(error)
-        if not self.wait_for_completion:
-            return dict(handle.to_xcom())
-        if self.deferrable:
-            self._defer(context, handle)
-        return self._wait(context, handle)
 
-    def execute_complete(self, context: Context, event: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], job: dict[str, Any], deadline: str | None, starts: int
+    ) -> dict[str, Any]:
         """Go on after the trigger has fired.
 
         :param event: how the wait ended.
         :param job: the job's handle.
+        :param deadline: when the task's time is over, in ISO 8601.
+        :param starts: how many jobs this try has had.
         """
-        from airflow_trainer_provider.errors import JobLost
+        from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.job.handle import JobHandle
 
-        handle = self._handle = JobHandle.parse(job)
-        if event["end"] == "lost":
-            fail(JobLost(event["message"]))
+        handle = self.handle = JobHandle.parse(job)
+        self.may_have_job = True
         if event["end"] == "timed out":
             self.hook.cancel_now(handle, "the task's execution_timeout had passed")
             raise AirflowTaskTimeout(f"Training job {handle.name} was ended: execution_timeout had passed.")
-        return hand_on(context, self.hook, handle)
+        conclusion = concluded(event)
+        if conclusion.failure and conclusion.failure.infrastructure:
+            try:
+                self._defer_again(context, handle, conclusion, deadline, starts)
+            except TrainJobError as error:
+                fail(error)
+        return hand_on(context, self.hook, handle, conclusion)
 
     def on_kill(self) -> None:
         """End the job: the task was marked, cleared, or timed out."""
-        if self._handle:
-            self.log.info("The task was killed; ending training job %s.", self._handle.name)
-            self.hook.cancel_now(self._handle, "the task was killed")
+        self._killed = True
+        if self.handle:
+            self.log.info("The task was killed; ending training job %s.", self.handle.name)
+            self.hook.cancel_now(self.handle, "the task was killed")
 
     def dry_run(self) -> None:
         """Log the whole job as text, and start nothing."""
         from airflow_trainer_provider.job.identity import Identity
 
         unknown = Identity(dag_id=self.dag_id, run_id="dry-run", task_id=self.task_id)
-        self.log.info("The job:\n%s", self._job_text(self._job(), unknown))
+        self.log.info("The job:\n%s", self._job_text(unknown))
 
     def _job(self) -> Job:
         from airflow_trainer_provider.frameworks.layout import lay_out
         from airflow_trainer_provider.spec import parse_spec
 
-        return lay_out(parse_spec({field: getattr(self, field) for field in SPEC_FIELDS}))
+        fields = {field: getattr(self, field) for field in SPEC_FIELDS}
+        return lay_out(parse_spec(fields | {"run_policy": self._bounded_run_policy()}))
 
-    def _submit(self, context: Context, job: Job) -> JobHandle:
-        submission = asyncio.run(self.hook.backend.submit(job, _identity(context)))
-        handle = submission.handle
+    def _bounded_run_policy(self) -> Mapping[str, Any] | None:
+        """The run policy, with a deadline for the job where the task has one: Airflow may be gone by then."""
+        policy, timeout = self.run_policy, self.execution_timeout
+        # What is no mapping is for the spec to refuse.
+        if timeout is None or not isinstance(policy or {}, Mapping):
+            return policy
+        return {"active_deadline_seconds": math.ceil((timeout + _ORPHANED).total_seconds()), **(policy or {})}
+
+    def _choose(self, job: Job) -> Backend:
+        from airflow_trainer_provider.hooks.loop import run
+
+        chosen = run(self.hook.choose(job))
+        if chosen.why:
+            self.log.info("%s", chosen.why)
+        chosen.backend.check(job)
+        return chosen.backend
+
+    def _submit(self, context: Context, backend: Backend, job: Job) -> JobHandle:
+        from airflow_trainer_provider.hooks.loop import run
+
+        self.may_have_job = True
+        submission = run(backend.submit(job, _identity(context)))
+        handle = self.handle = submission.handle
+        if self._killed:
+            # Airflow calls on_kill() in the middle of anything, and goes on with it.
+            self.on_kill()
         if submission.adopted:
             self.log.info("Adopted training job %s: %s.", handle.name, submission.adopted)
         else:
@@ -214,33 +266,62 @@ class TrainJobOperator(BaseOperator):
         context["ti"].xcom_push(key="job", value=handle.to_xcom())
         return handle
 
-    def _defer(self, context: Context, handle: JobHandle) -> None:
+    def _start_again(self, context: Context, handle: JobHandle, job: Job, conclusion: Conclusion) -> JobHandle:
+        """Let go of a job that the infrastructure failed, and submit it anew. It gets another name."""
+        if conclusion.failure:
+            self.log.warning("%s", conclusion.failure.text())
+        self.log.warning("It starts again, as run_policy.infrastructure_retries allows: the infrastructure failed it.")
+        tell_collected(self.hook, handle)
+        return self._submit(context, self._choose(job), job)
+
+    def _defer_again(
+        self, context: Context, handle: JobHandle, conclusion: Conclusion, deadline: str | None, starts: int
+    ) -> None:
+        job = self._job()
+        if may_start_again(conclusion, job, starts):
+            self._defer(context, self._start_again(context, handle, job, conclusion), job, deadline, starts + 1)
+
+    def _defer(self, context: Context, handle: JobHandle, job: Job, deadline: str | None, starts: int) -> None:
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
 
-        # Airflow enforces execution_timeout only while a worker runs the task.
-        timeout = self.execution_timeout
-        deadline = (datetime.now(timezone.utc) + timeout).isoformat() if timeout else None
-        job = dict(handle.to_xcom())
+        told = dict(handle.to_xcom())
         self.defer(
-            trigger=TrainJobTrigger(job, _reader(context), deadline, cancel_on_kill=True),
+            trigger=TrainJobTrigger(
+                told,
+                _reader(context),
+                deadline,
+                cancel_on_kill=True,
+                startup_timeout=job.spec.run_policy.startup_timeout_seconds,
+            ),
             method_name="execute_complete",
-            kwargs={"job": job},
+            kwargs={"job": told, "deadline": deadline, "starts": starts},
         )
 
-    def _wait(self, context: Context, handle: JobHandle) -> dict[str, Any]:
-        from airflow_trainer_provider.errors import TrainJobError
+    def _wait(self, context: Context, handle: JobHandle, job: Job) -> dict[str, Any]:
+        from airflow_trainer_provider.hooks.loop import run
 
-        try:
-            asyncio.run(self.hook.follow(handle, emit=self._emit, reader=_reader(context), deadline=None))
-        except TrainJobError as error:
-            fail(error)
-        return hand_on(context, self.hook, handle)
+        for starts in itertools.count(1):
+            conclusion = run(
+                self.hook.wait(
+                    handle,
+                    emit=self._emit,
+                    reader=_reader(context),
+                    deadline=None,
+                    startup_timeout=job.spec.run_policy.startup_timeout_seconds,
+                )
+            )
+            if not may_start_again(conclusion, job, starts):
+                break
+            handle = self._start_again(context, handle, job, conclusion)
+        return hand_on(context, self.hook, handle, conclusion)
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)
 
-    def _job_text(self, job: Job, identity: Identity) -> str:
-        return self.hook.backend.render(job, identity)
+    def _job_text(self, identity: Identity) -> str:
+        from airflow_trainer_provider.hooks.loop import run
+
+        return run(self.hook.render(self._job(), identity), _RENDER_SECONDS)
 
     def _do_render_template_fields(
         self,
@@ -257,12 +338,10 @@ class TrainJobOperator(BaseOperator):
 
     def _rendered_or_reason(self, context: Context) -> str:
         """What the Rendered Template tab shows; execute() raises the error itself, with its log around it."""
-        from airflow_trainer_provider.errors import TrainJobError
-
         try:
-            return self._job_text(self._job(), _identity(context))
-        except (TrainJobError, AirflowException) as error:
-            return json.dumps({"error": str(error)}, indent=2)
+            return self._job_text(_identity(context))
+        except Exception as error:
+            return json.dumps({"error": str(error) or type(error).__name__}, indent=2)
 
 
 def _identity(context: Context) -> Identity:

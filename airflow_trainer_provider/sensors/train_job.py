@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -17,12 +16,13 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_trainer_provider.operators.outcome import fail, hand_on
+from airflow_trainer_provider.operators.outcome import concluded, fail, hand_on
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from airflow_trainer_provider.hooks.trainer import TrainerHook
+    from airflow_trainer_provider.job.conclusion import Conclusion
     from airflow_trainer_provider.job.handle import JobHandle
 
 #: How long one poke reads what is there before it says that the job goes on.
@@ -31,6 +31,9 @@ _POKE = timedelta(seconds=1)
 
 class TrainJobSensor(BaseSensorOperator):
     """Wait for a training job, tell its log, and push its result to XCom as the operator would.
+
+    Its outcome is safe then, and a cluster's job goes where its ``on_finish_action`` says so: where several tasks wait
+    for one job, let that be ``keep``.
 
     :param job: the handle that the operator returned with ``wait_for_completion=False``: ``train.output``. In a
         template: ``{{ ti.xcom_pull("train", key="job") | tojson }}``.
@@ -62,16 +65,15 @@ class TrainJobSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Tell the lines that came since the last poke, and whether the job has ended."""
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
+        from airflow_trainer_provider.hooks.loop import run
 
-        soon = datetime.now(timezone.utc) + _POKE
-        wait = self.hook.follow(self.handle, emit=self._emit, reader=self._reader(context), deadline=soon)
         try:
-            asyncio.run(wait)
+            conclusion = run(self._look(context))
         except JobTimeout:
             return PokeReturnValue(is_done=False)
         except TrainJobError as error:
             fail(error)
-        return PokeReturnValue(is_done=True, xcom_value=hand_on(context, self.hook, self.handle))
+        return PokeReturnValue(is_done=True, xcom_value=hand_on(context, self.hook, self.handle, conclusion))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the trigger has fired.
@@ -86,14 +88,10 @@ class TrainJobSensor(BaseSensorOperator):
             raise
 
     def _complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        from airflow_trainer_provider.errors import JobLost
-
-        if event["end"] == "lost":
-            fail(JobLost(event["message"]))
         if event["end"] == "timed out":
             message = f"Training job {self.handle.name} had not ended after {self.timeout:g} s; it goes on."
             raise AirflowSensorTimeout(message)
-        return hand_on(context, self.hook, self.handle)
+        return hand_on(context, self.hook, self.handle, concluded(event))
 
     @cached_property
     def handle(self) -> JobHandle:
@@ -112,6 +110,13 @@ class TrainJobSensor(BaseSensorOperator):
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
         return TrainerHook.for_job(self.handle)
+
+    async def _look(self, context: Context) -> Conclusion:
+        backend = await self.hook.backend_of(self.handle)
+        # What an ended job has to tell is read to its end, however long it takes.
+        ended = (await backend.status(self.handle)).phase.ended
+        deadline = None if ended else datetime.now(timezone.utc) + _POKE
+        return await self.hook.wait(self.handle, emit=self._emit, reader=self._reader(context), deadline=deadline)
 
     def _defer(self, context: Context) -> None:
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger

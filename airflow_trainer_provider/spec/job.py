@@ -122,6 +122,9 @@ class RunPolicy(SpecModel):
     """How long and how often the job may run.
 
     :param backoff_limit: how often the whole job is started again after a failure (0 to 100).
+    :param infrastructure_retries: how often the task submits the job again, within the same try, after the cluster or
+        the machine failed it (0 to 100): a lost node, an eviction. Neither ``backoff_limit`` nor the task's ``retries``
+        are used up by that.
     :param active_deadline_seconds: the job fails when it has not ended so long after its start, restarts
         included; None means no bound.
     :param grace_period_seconds: between the request to end and the kill (0 to 300).
@@ -133,6 +136,7 @@ class RunPolicy(SpecModel):
     """
 
     backoff_limit: Annotated[Whole, Field(ge=0, le=100)] = 0
+    infrastructure_retries: Annotated[Whole, Field(ge=0, le=100)] = 0
     active_deadline_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
     grace_period_seconds: Annotated[Number, Field(ge=0, le=300)] = 30
     startup_timeout_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -162,7 +166,8 @@ class TrainJobSpec(SpecModel):
         name, or ``kind/name``.
     :param queue_name: the Kueue LocalQueue that admits the job; clusters only.
     :param pod_template: a Kubernetes PodTemplateSpec that all pods start from, for what has no field of its own:
-        volumes, node selectors, tolerations, a service account, variables from Secrets; clusters only.
+        volumes, node selectors, tolerations, a service account, variables from Secrets; clusters only. Its container
+        ``train`` is the training's own.
     :param on_kill_action: what becomes of a cluster's job whose task is marked, cleared or timed out: ``delete``, or
         ``suspend``, which ends its pods and keeps it.
     :param on_finish_action: what becomes of a cluster's job once its outcome has reached XCom: ``delete``,

@@ -19,14 +19,23 @@ class TrainJobTrigger(BaseTrigger):
     :param reader: whose place in the logs is kept; None leaves the logs alone.
     :param deadline: when to give up waiting, in ISO 8601; None waits for ever.
     :param cancel_on_kill: whether the job ends when the task is marked, cleared or timed out while it waits here.
+    :param startup_timeout: seconds that the job may take to start; None bounds only what can never start.
     """
 
-    def __init__(self, job: dict[str, Any], reader: str | None, deadline: str | None, cancel_on_kill: bool) -> None:
+    def __init__(
+        self,
+        job: dict[str, Any],
+        reader: str | None,
+        deadline: str | None,
+        cancel_on_kill: bool,
+        startup_timeout: float | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.job = job
         self.reader = reader
         self.deadline = deadline
         self.cancel_on_kill = cancel_on_kill
+        self.startup_timeout = startup_timeout
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Where this class is, and what to make it with."""
@@ -37,26 +46,36 @@ class TrainJobTrigger(BaseTrigger):
                 "reader": self.reader,
                 "deadline": self.deadline,
                 "cancel_on_kill": self.cancel_on_kill,
+                "startup_timeout": self.startup_timeout,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Follow the job; the event says how it ended: a phase, ``timed out``, or ``lost``."""
+        """Follow the job; the event says how the wait ended.
+
+        ``end`` is ``concluded``, with the whole :class:`~airflow_trainer_provider.job.conclusion.Conclusion` beside it;
+        ``timed out``; or ``error``, with its ``message`` and whether it is ``retryable``.
+        """
         # Not at the module's top: DAG files import this module through the operator.
-        from airflow_trainer_provider.errors import JobLost, JobTimeout
+        from airflow_trainer_provider.errors import JobTimeout, TrainJobError
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
 
         handle = JobHandle.parse(self.job)
-        hook = TrainerHook.for_job(handle)
         deadline = datetime.fromisoformat(self.deadline) if self.deadline else None
         try:
-            status = await hook.follow(handle, emit=self._emit, reader=self.reader, deadline=deadline)
-            event = {"end": status.phase.value}
+            conclusion = await TrainerHook.for_job(handle).wait(
+                handle,
+                emit=self._emit,
+                reader=self.reader,
+                deadline=deadline,
+                startup_timeout=self.startup_timeout,
+            )
+            event = {"end": "concluded", **conclusion.to_json()}
         except JobTimeout:
             event = {"end": "timed out"}
-        except JobLost as error:
-            event = {"end": "lost", "message": str(error)}
+        except TrainJobError as error:
+            event = {"end": "error", "message": str(error), "retryable": error.retryable}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
@@ -70,7 +89,7 @@ class TrainJobTrigger(BaseTrigger):
 
         if self.cancel_on_kill:
             handle = JobHandle.parse(self.job)
-            await TrainerHook.for_job(handle).backend.cancel(handle, "the task was killed while it was deferred")
+            await TrainerHook.for_job(handle).cancel(handle, "the task was killed while it was deferred")
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)

@@ -32,7 +32,7 @@ class JobFolder:
         (self.path / "go").touch()
 
     def trainings(self) -> list[str]:
-        """The uid of each training that began."""
+        """The job of each training that began."""
         try:
             return (self.path / "trainings").read_text().split()
         except FileNotFoundError:

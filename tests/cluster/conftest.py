@@ -82,7 +82,7 @@ def namespace(cluster: Access, request: pytest.FixtureRequest) -> Iterator[str]:
         folder = Path(os.environ.get(DUMP_VARIABLE) or cache_root() / "dumps") / f"{request.node.name}-{name}"
         dump(cluster, name, folder)
         print(f"dumped to {folder}")
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

@@ -172,7 +172,8 @@ class FaultProxy:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
             self._session = session
             server = web.Server(self._handle)
-            runner = web.ServerRunner(server, shutdown_timeout=0)
+            # Short, and not 0: that waits without end for a watch in which nothing happens.
+            runner = web.ServerRunner(server, shutdown_timeout=0.1)
             await runner.setup()
             listener = socket.create_server(("127.0.0.1", 0))
             await web.SockSite(runner, listener).start()
@@ -180,6 +181,10 @@ class FaultProxy:
             self._started.set()
             await self._stop.wait()
             await runner.cleanup()
+            handlers = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in handlers:
+                task.cancel()
+            await asyncio.gather(*handlers, return_exceptions=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         rule = next((rule for rule in list(self._rules) if rule.takes(request)), None)
@@ -193,7 +198,7 @@ class FaultProxy:
         url = self._server + request.path_qs
         body = await request.read()
         async with self._session.request(
-            request.method, url, headers={**headers, **self._headers}, data=body, allow_redirects=False
+            request.method, url, headers={**headers, **self._headers}, data=body or None, allow_redirects=False
         ) as upstream:
             if limit == 0:
                 _reset(request)

@@ -14,23 +14,21 @@ from typing import Any, Protocol
 
 import pytest
 
+from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.frameworks.layout import Job, lay_out
 from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.processes import end_all, processes_of
 from airflow_trainer_provider.local.run_folder import RunFolder
 from airflow_trainer_provider.spec import parse_spec
 
-#: No test waits longer for anything: a contract that takes longer is broken.
-PATIENCE = 15
-
-_PRELUDE = """\
+PRELUDE = """\
 import json, os, pathlib, signal, subprocess, sys, time
-me, attempt = os.environ["TRAINER_REPLICA"], int(os.environ["TRAINER_ATTEMPT"])
+me, attempt = os.environ["TRAINER_REPLICA"], int(os.environ.get("TRAINER_ATTEMPT", "0"))
 shared = pathlib.Path(os.environ["SHARED"])
 
 def note(name, text=""):
@@ -48,10 +46,20 @@ class BackendCase(Protocol):
 
     :param backend: what is tested.
     :param shared: a folder that the test and the replicas both see.
+    :param patience: no test waits longer for anything: a contract that takes longer is broken; seconds.
+    :param notices_within: how soon after a replica's failure the job's end is told; seconds.
+    :param measures_memory: whether it tells the peak memory of a replica.
+    :param counts_restarts: whether the limit of restarts is kept to the letter.
+    :param restarts_all: whether a failure starts the whole job again, and not the failed replica only.
     """
 
     backend: Backend
     shared: Path
+    patience: float
+    notices_within: float
+    measures_memory: bool
+    counts_restarts: bool
+    restarts_all: bool
 
     def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
         """A job whose every replica runs the snippet; ``me``, ``attempt``, ``note`` and ``wait_for`` are defined."""
@@ -69,12 +77,17 @@ class LocalCase:
     shared: Path
     keep: timedelta | None = None
     backend: LocalBackend = field(init=False)
+    patience = 15
+    notices_within = 2
+    measures_memory = True
+    counts_restarts = True
+    restarts_all = True
 
     def __post_init__(self) -> None:
         self.backend = LocalBackend(self.root, poll_interval=0.05, keep=self.keep)
 
     def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
-        script = _PRELUDE + textwrap.dedent(snippet)
+        script = PRELUDE + textwrap.dedent(snippet)
         policy = {"grace_period_seconds": 2, **fields.pop("run_policy", {})}
         values = {
             "framework": "jax",
@@ -120,15 +133,29 @@ class Contract:
         return submission.handle
 
     async def end(self, handle: JobHandle, reader: str | None = "contract") -> JobStatus:
-        deadline = datetime.now(timezone.utc) + timedelta(seconds=PATIENCE)
+        deadline = datetime.now(timezone.utc) + timedelta(seconds=self.case.patience)
         return await follow(self.backend, handle, emit=self.lines.append, reader=reader, deadline=deadline)
 
     async def run(self, job: Job, try_number: int = 1) -> tuple[JobHandle, JobStatus]:
         handle = await self.submit(job, try_number)
         return handle, await self.end(handle)
 
+    async def cancelled(self, handle: JobHandle, reason: str = "the test wants it") -> JobStatus:
+        """Cancel the job while somebody follows it, and return its last status."""
+        following = asyncio.ensure_future(self.end(handle))
+        await self.until(lambda: f"Training job {handle.name}: running." in self.lines)
+        assert await self.backend.cancel(handle, reason)
+        return await following
+
+    async def was_cancelled(self, handle: JobHandle) -> bool:
+        """Whether the job was cancelled; a backend may keep nothing of such a job."""
+        try:
+            return (await self.backend.status(handle)).phase is JobPhase.CANCELLED
+        except JobLost:
+            return True
+
     async def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self.case.patience
         while not condition():
             assert time.monotonic() < end, "it has not come true"
             await asyncio.sleep(0.02)

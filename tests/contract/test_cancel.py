@@ -19,16 +19,15 @@ async def test_a_cancelled_job_is_told_and_gone(contract):
     )
     handle = await contract.submit(job)
     await contract.until(lambda: len(contract.noted("children")) == 2)
-    assert contract.case.processes(handle) == 4
+    assert contract.case.processes(handle) >= 2
     asked = time.monotonic()
 
-    assert await contract.backend.cancel(handle, "the test wants it")
-    status = await contract.end(handle)
+    status = await contract.cancelled(handle)
 
     assert (status.phase, status.message) == (JobPhase.CANCELLED, "the test wants it")
     assert [replica.reason for replica in status.replicas] == ["Stopped", "Stopped"]
     assert contract.case.processes(handle) == 0
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked < 5 + contract.case.notices_within
 
 
 async def test_what_does_not_listen_is_killed_after_the_grace_period(contract):
@@ -46,13 +45,12 @@ async def test_what_does_not_listen_is_killed_after_the_grace_period(contract):
     await contract.until((contract.case.shared / "began").exists)
     asked = time.monotonic()
 
-    await contract.backend.cancel(handle, "the test wants it")
-    status = await contract.end(handle)
+    status = await contract.cancelled(handle)
 
     assert (contract.case.shared / "asked").exists()
     assert (status.phase, status.replicas[0].signal) == (JobPhase.CANCELLED, "SIGKILL")
     assert contract.case.processes(handle) == 0
-    assert 1 <= time.monotonic() - asked < 4
+    assert 1 <= time.monotonic() - asked < 2 + contract.case.notices_within
 
 
 async def test_a_process_may_use_its_grace_period(contract):
@@ -72,8 +70,7 @@ async def test_a_process_may_use_its_grace_period(contract):
     handle = await contract.submit(job)
     await contract.until((contract.case.shared / "began").exists)
 
-    await contract.backend.cancel(handle, "the test wants it")
-    status = await contract.end(handle)
+    status = await contract.cancelled(handle)
 
     assert (contract.case.shared / "saved").exists()
     assert status.phase is JobPhase.CANCELLED

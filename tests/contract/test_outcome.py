@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.diagnosis import diagnose
 from airflow_trainer_provider.job.result import summarize
@@ -27,7 +29,8 @@ async def test_success_has_a_result_and_a_row_for_each_replica(contract):
     assert "result_error" not in summary
     rows = [(row["group"], row["index"], row["exit_code"], row["reason"]) for row in summary["replicas"]]
     assert rows == [("worker", 0, 0, "Completed"), ("worker", 1, 0, "Completed")]
-    assert all(row["peak_memory_bytes"] > 40 << 20 for row in summary["replicas"])
+    if contract.case.measures_memory:
+        assert all(row["peak_memory_bytes"] > 40 << 20 for row in summary["replicas"])
     assert status.queued_at <= status.started_at <= status.finished_at
     assert contract.case.processes(handle) == 0
 
@@ -49,7 +52,7 @@ async def test_a_result_that_is_too_large_is_said_to_be(contract):
     summary = summarize(handle, status, await contract.backend.result(handle))
     assert status.phase is JobPhase.SUCCEEDED
     assert summary["result"] is None
-    assert "5000 bytes; at most 4096" in summary["result_error"]
+    assert "more than 4095 bytes" in summary["result_error"]
 
 
 async def test_the_rank_that_raises_is_named_with_its_traceback_and_survivors_are_gone(contract):
@@ -78,7 +81,7 @@ async def test_the_rank_that_raises_is_named_with_its_traceback_and_survivors_ar
     assert verdict.others == ({"replica": "worker-0", "exit_code": None, "signal": "SIGTERM", "reason": "Stopped"},)
 
 
-async def test_the_end_is_told_within_two_seconds_of_the_failure(contract):
+async def test_the_end_is_told_soon_after_the_failure(contract):
     job = contract.case.job(
         """
         note("began-" + me)
@@ -94,7 +97,7 @@ async def test_the_end_is_told_within_two_seconds_of_the_failure(contract):
     told = time.time()
 
     assert status.replicas[1].exit_code == 7
-    assert told - float(contract.noted("failed")[0]) < 2
+    assert told - float(contract.noted("failed")[0]) < contract.case.notices_within
 
 
 async def test_a_signal_is_named(contract):
@@ -105,6 +108,8 @@ async def test_a_signal_is_named(contract):
 
 
 async def test_a_failure_starts_the_whole_job_again(contract):
+    if not contract.case.restarts_all:
+        pytest.skip("here a failure starts the failed replica again, and no other")
     job = contract.case.job(
         """
         note("attempts", f"{me}:{attempt}")
@@ -133,8 +138,11 @@ async def test_restarts_come_to_an_end(contract):
 
     _, status = await contract.run(job)
 
-    assert (status.phase, status.restarts, status.replicas[0].exit_code) == (JobPhase.FAILED, 1, 3)
-    assert len(contract.noted("attempts")) == 2
+    assert (status.phase, status.replicas[0].exit_code) == (JobPhase.FAILED, 3)
+    # The Training Operator counts when it comes to look, which may be a restart late.
+    most = 2 if contract.case.counts_restarts else 3
+    assert 2 <= len(contract.noted("attempts")) <= most
+    assert status.replicas[0].restarts == len(contract.noted("attempts")) - 1
 
 
 async def test_the_active_deadline_ends_the_job(contract):

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 120
 def train(folder: Path, rank: int) -> None:
     if rank == 0:
         with (folder / "trainings").open("a") as file:
-            file.write(f"{os.environ['TRAINER_JOB_UID']}\n")
+            file.write(f"{os.environ['TRAINER_JOB_NAME']}\n")
     end = time.monotonic() + PATIENCE_SECONDS
     line = 0
     while not (folder / "go").exists() and time.monotonic() < end:

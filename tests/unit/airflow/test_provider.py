@@ -10,13 +10,11 @@ from pathlib import Path
 import airflow
 import jsonschema
 import pytest
-from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 import airflow_trainer_provider
-from airflow_trainer_provider.errors import BackendUnavailable, SpecError
+from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.get_provider_info import get_provider_info
 from airflow_trainer_provider.hooks.settings import Settings, load_settings
-from airflow_trainer_provider.hooks.trainer import TrainerHook
 
 OPTIONS = get_provider_info()["config"]["trainer"]["options"]
 
@@ -74,7 +72,7 @@ def test_a_setting(option, value, name, read, monkeypatch):
 @pytest.mark.parametrize(
     ("option", "value", "allowed"),
     [
-        ("backend", "locl", "auto, local"),
+        ("backend", "locl", "auto, local, trainer, training-operator, mpi-operator, native"),
         ("local_keep_days", "-1", "a number from 0 to 36500"),
         ("local_keep_days", "ever", "a number from 0 to 36500"),
         ("poll_interval", "0", "a number from 0.05 to 60"),
@@ -92,32 +90,6 @@ def test_a_wrong_setting(option, value, allowed, monkeypatch):
 
     problem = caught.value.problems[0]
     assert (problem.field, problem.value, problem.allowed) == (f"[trainer] {option}", value, allowed)
-
-
-def _without_connection(monkeypatch):
-    def none(conn_id):
-        raise AirflowNotFoundException(conn_id)
-
-    monkeypatch.setattr(TrainerHook, "get_connection", staticmethod(none))
-
-
-def test_auto_without_a_cluster_is_an_error_that_names_the_way_out(monkeypatch):
-    _without_connection(monkeypatch)
-
-    with pytest.raises(BackendUnavailable, match=r"no connection 'kube'.*never chosen silently.*backend='local'"):
-        _ = TrainerHook("auto", "kube").backend
-
-
-def test_auto_with_a_cluster_does_not_train_here_either(monkeypatch):
-    monkeypatch.setattr(TrainerHook, "get_connection", staticmethod(lambda conn_id: object()))
-
-    with pytest.raises(BackendUnavailable, match=r"backend='local'"):
-        _ = TrainerHook().backend
-
-
-def test_a_backend_that_is_none_is_an_error():
-    with pytest.raises(SpecError, match="Did you mean 'local'"):
-        _ = TrainerHook("lcoal").backend
 
 
 def test_the_names_of_the_package():

@@ -127,12 +127,12 @@ def test_a_setting_is_traced_to_where_it_was_written(field, replica, path):
 @pytest.mark.parametrize(
     ("framework", "command", "argv"),
     [
-        ("pytorch", "python t.py", "torchrun --no-python python t.py"),
+        ("pytorch", "python t.py", "torchrun --no_python python t.py"),
         ("pytorch", "torchrun t.py", "torchrun t.py"),
         ("pytorch", "/opt/bin/torchrun t.py", "/opt/bin/torchrun t.py"),
         ("pytorch", "python -m torch.distributed.run t.py", "python -m torch.distributed.run t.py"),
         ("pytorch", "/usr/bin/python3 -m torch.distributed.launch t.py", None),
-        ("pytorch", "python -m pkg.train", "torchrun --no-python python -m pkg.train"),
+        ("pytorch", "python -m pkg.train", "torchrun --no_python python -m pkg.train"),
         ("mpi", "mpirun -n 2 a.out", "mpirun -n 2 a.out"),
         ("mpi", "mpiexec a.out", "mpiexec a.out"),
         ("mpi", "a.out", "mpirun --hostfile $(TRAINER_FILES)/hostfile --map-by :OVERSUBSCRIBE --bind-to none a.out"),
@@ -143,7 +143,7 @@ def test_a_setting_is_traced_to_where_it_was_written(field, replica, path):
         ("tensorflow", "python t.py", None),
         ("jax", "python t.py", None),
         # A launcher of another framework is a program as any other.
-        ("pytorch", "mpirun a.out", "torchrun --no-python mpirun a.out"),
+        ("pytorch", "mpirun a.out", "torchrun --no_python mpirun a.out"),
     ],
 )
 def test_the_launcher_stands_before_the_command_once(framework, command, argv):

@@ -92,14 +92,14 @@ thus causing the job to be terminated. The first process to do so was:
 
 def _diagnose(framework, log, **ended):
     started = {"group": "worker", "started_at": NOW}
-    culprit = {"rank": 1, "exit_code": 1, "reason": "Error", "finished_at": NOW} | ended
+    culprit = started | {"rank": 1, "exit_code": 1, "reason": "Error", "finished_at": NOW} | ended
     status = JobStatus(
         phase=JobPhase.FAILED,
         queued_at=NOW,
         first_failed="worker-1",
         replicas=(
             ReplicaStatus(**started, index=0, rank=0, signal="SIGTERM", reason="Stopped", finished_at=NOW),
-            ReplicaStatus(**started, index=1, **culprit),
+            ReplicaStatus(index=1, **culprit),
         ),
     )
     return diagnose("job", get_framework(framework), status, log.splitlines())
@@ -120,7 +120,7 @@ def _diagnose(framework, log, **ended):
         ("mpi", MPI, {"rank": None}, "ValueError: labels are missing", 3, "unknown"),
         ("mpi", MPIRUN, {"rank": None}, None, 2, "unknown"),
         ("jax", "", {"exit_code": 127, "reason": "CommandNotFound"}, None, 1, "no"),
-        ("jax", PLAIN, {"exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, None, 1, "unknown"),
+        ("jax", PLAIN, {"exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, None, 1, "no"),
         ("jax", "epoch 1\n", {"exit_code": None, "signal": "SIGSEGV"}, None, 1, "unknown"),
     ],
 )
@@ -154,3 +154,126 @@ def test_without_a_culprit_the_jobs_own_reason_is_told(reason, helps):
 
     assert verdict.message == f"{reason or 'Unknown'}: so it is."
     assert (verdict.replica, verdict.retry_can_help) == (None, helps)
+
+
+_LATE = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "helps", "infrastructure", "way_out"),
+    [
+        ("OOMKilled", None, "no", False, "resources_per_node.memory"),
+        ("StartError", 'exec: "tran.py": not found', "no", False, "Correct command"),
+        ("CommandNotFound", None, "no", False, "Correct command"),
+        ("InvalidImageName", "couldn't parse", "no", False, "Correct image"),
+        ("ErrImageNeverPull", "is not present", "no", False, "Correct image"),
+        ("ErrImagePull", "not found", "no", False, "Correct image"),
+        ("ImagePullBackOff", "not found", "no", False, "Correct image"),
+        ("ImagePullBackOff", "429 Too Many Requests", "unknown", True, "registry"),
+        ("Init:ImagePullBackOff", "not found", "no", False, "Correct image"),
+        ("Init:Error", "init container prepare ended with exit code 2", "unknown", False, None),
+        ("CreateContainerConfigError", 'secret "nowhere" not found', "no", False, "Secret"),
+        ("CreateContainerError", "no such device", "unknown", False, "pod_template"),
+        ("Unschedulable", _LATE, "unknown", False, "Ask for less"),
+        ("SchedulingGated", None, "unknown", False, "gates"),
+        ("StartupTimeout", None, "unknown", False, "startup_timeout_seconds"),
+        ("DeadlineExceeded", None, "unknown", False, "active_deadline_seconds"),
+        ("Evicted", "The node was low on resource: memory.", "yes", True, "checkpoint"),
+        ("Evicted", 'Usage of EmptyDir volume "x" exceeds the limit "1Gi".', "no", False, "ephemeral-storage"),
+        ("Preempting", None, "yes", True, "checkpoint"),
+        ("PreemptionByScheduler", None, "yes", True, "checkpoint"),
+        ("DeletionByTaintManager", None, "yes", True, "checkpoint"),
+        ("EvictionByEvictionAPI", None, "yes", True, "checkpoint"),
+        ("TerminationByKubelet", None, "yes", True, "checkpoint"),
+        ("DeletionByPodGC", None, "yes", True, "checkpoint"),
+        ("NodeLost", None, "yes", True, "checkpoint"),
+        ("NodeShutdown", None, "yes", True, "checkpoint"),
+        ("ContainerStatusUnknown", None, "yes", True, "checkpoint"),
+        ("Deleted", "somebody deleted its pod", "yes", True, "checkpoint"),
+        ("OutOfcpu", None, "yes", True, "try it again"),
+        ("OutOfnvidia.com/gpu", None, "yes", True, "try it again"),
+        ("UnexpectedAdmissionError", None, "yes", True, "try it again"),
+        ("NodeAffinity", None, "yes", True, "try it again"),
+        ("FailedCreate", 'pods "x" is forbidden: exceeded quota: pods', "yes", True, "quota"),
+        ("FailedCreate", 'admission webhook "y" denied the request', "no", False, "refuses"),
+        ("FailedCreateService", "must be no more than 63 characters", "no", False, "refuses"),
+        ("TrainJobResourcesCreationFailed", "invalid", "no", False, "refuses"),
+        ("MPIJobFailedValidation", "invalid", "no", False, "refuses"),
+        ("ValidationError", "invalid", "no", False, "refuses"),
+        ("SupervisorLost", None, "yes", True, "checkpoint"),
+        ("Error", None, "unknown", False, None),
+        ("BackoffLimitExceeded", None, "unknown", False, None),
+    ],
+)
+def test_what_a_reason_means(reason, message, helps, infrastructure, way_out):
+    culprit = _diagnose("jax", "", exit_code=None, reason=reason, message=message)
+    # The same, where no replica is to blame.
+    status = JobStatus(phase=JobPhase.FAILED, reason=reason, message=message, queued_at=NOW)
+    job = diagnose("job", get_framework("jax"), status, [])
+
+    for verdict in (culprit, job):
+        assert (verdict.retry_can_help, verdict.infrastructure) == (helps, infrastructure)
+        assert (verdict.way_out is None) if way_out is None else (way_out in verdict.way_out)
+        assert verdict.text().endswith(verdict.way_out or f"Retry can help: {helps}.")
+        assert (verdict.reason, verdict.to_xcom()["way_out"]) == (reason, verdict.way_out)
+
+
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        ({"exit_code": 3}, "it ended with exit code 3, Error."),
+        (
+            {"exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"},
+            "it was ended by SIGKILL, OOMKilled.",
+        ),
+        (
+            {"exit_code": None, "reason": "NodeLost", "message": "Node n1 is not ready."},
+            "it was lost, NodeLost: Node n1 is not ready.",
+        ),
+        (
+            {"exit_code": None, "started_at": None, "reason": "Unschedulable", "message": _LATE},
+            f"it never started, Unschedulable: {_LATE}",
+        ),
+        (
+            {"exit_code": 2, "started_at": None, "reason": "Init:Error", "message": "init container a failed"},
+            "it never started, Init:Error: init container a failed.",
+        ),
+    ],
+)
+def test_the_sentence_says_how_it_ended(ended, sentence):
+    assert _diagnose("jax", "", **ended).message == f"worker-1 (rank 1) failed first: {sentence}"
+
+
+def test_where_the_log_went_with_its_pod_the_end_of_it_is_in_the_pods_status():
+    verdict = _diagnose("jax", "", message=PLAIN)
+
+    assert verdict.traceback[-1] == "ValueError: labels are missing"
+    assert list(verdict.last_log_lines) == PLAIN.splitlines()
+    assert verdict.message.endswith("Error: ValueError: labels are missing.")
+
+
+def test_a_log_that_is_there_counts_more_than_what_the_pods_status_kept():
+    verdict = _diagnose("jax", "epoch 1\n", message=PLAIN)
+
+    assert (verdict.traceback, verdict.last_log_lines) == ((), ("epoch 1",))
+
+
+def test_an_error_that_the_same_script_meets_again_has_the_script_as_its_way_out():
+    verdict = _diagnose("jax", MISSING)
+
+    assert (verdict.retry_can_help, verdict.way_out) == ("no", "Correct the script.")
+
+
+def test_of_a_replica_that_nothing_is_known_of_nothing_is_told():
+    status = JobStatus(
+        phase=JobPhase.FAILED,
+        queued_at=NOW,
+        replicas=(
+            ReplicaStatus(group="worker", index=0, started_at=NOW),
+            ReplicaStatus(group="worker", index=1),
+        ),
+    )
+
+    others = diagnose("job", get_framework("jax"), status, []).others
+
+    assert [row["reason"] for row in others] == ["Running", "Unknown"]

@@ -23,9 +23,11 @@ SUCCEEDED = RUNNING.model_copy(update={"phase": JobPhase.SUCCEEDED})
 class _Backend:
     def __init__(self, *statuses, error=None):
         self.statuses, self.error = statuses, error
+        self.cancelled = []
 
-    async def status(self, handle):
-        return self.statuses[0]
+    async def cancel(self, handle, reason):
+        self.cancelled.append(reason)
+        return True
 
     async def watch(self, handle):
         for status in self.statuses:
@@ -81,3 +83,64 @@ async def test_the_backends_own_errors_are_no_deadline(error):
 
     with pytest.raises(type(error), match=str(error)):
         await _follow(_Backend(RUNNING, error=error), [], deadline=later)
+
+
+class _Stuck(_Backend):
+    """Never starts, says so once, and is gone some time after it was told to end."""
+
+    def __init__(self, status, at_the_end):
+        super().__init__(status)
+        self.told, self.at_the_end = asyncio.Event(), at_the_end
+
+    async def cancel(self, handle, reason):
+        self.told.set()
+        return await super().cancel(handle, reason)
+
+    async def watch(self, handle):
+        yield self.statuses[0]
+        await self.told.wait()
+        if isinstance(self.at_the_end, JobLost):
+            raise self.at_the_end
+        yield self.at_the_end
+
+    async def logs(self, handle, reader):
+        await self.told.wait()
+        yield LogLine("worker-0", "goodbye")
+
+
+@pytest.mark.parametrize("at_the_end", [RUNNING.model_copy(update={"phase": JobPhase.CANCELLED}), JobLost("gone")])
+async def test_a_job_that_does_not_start_in_time_is_ended_and_has_failed(at_the_end):
+    late = datetime.now(timezone.utc) - timedelta(seconds=60)
+    starting = JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late)
+    backend, lines = _Stuck(starting, at_the_end), []
+
+    status = await _follow(backend, lines, startup_timeout=0.05)
+
+    assert (status.phase, status.reason) == (JobPhase.FAILED, "StartupTimeout")
+    assert backend.cancelled == [f"it cannot start: StartupTimeout: {status.message}"]
+    assert lines == [
+        "Training job j: starting.",
+        "[worker-0] goodbye",
+        f"Training job j: failed (StartupTimeout: {status.message}).",
+    ]
+
+
+async def test_a_job_that_waits_for_long_without_a_timeout_is_left_alone():
+    late = datetime.now(timezone.utc) - timedelta(hours=9)
+    backend = _Backend(JobStatus(phase=JobPhase.QUEUED, queued_at=late, waiting_since=late), SUCCEEDED)
+
+    assert await _follow(backend, []) == SUCCEEDED
+
+    assert backend.cancelled == []
+
+
+async def test_nothing_is_left_running_when_the_wait_is_given_up():
+    backend = _Backend(RUNNING)
+    before = asyncio.all_tasks()
+    wait = asyncio.ensure_future(_follow(backend, []))
+    await asyncio.sleep(0.01)
+
+    wait.cancel()
+    await asyncio.gather(wait, return_exceptions=True)
+
+    assert asyncio.all_tasks() == before

@@ -32,7 +32,10 @@ def test_results(content, result):
         (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is too large a number"),
         (b"[" * 4000, "not JSON"),
-        (b"1" * (RESULT_LIMIT_BYTES + 1), "4097 bytes; at most 4096 are allowed. Write large results to storage"),
+        (
+            b"1" * (RESULT_LIMIT_BYTES + 1),
+            "more than 4095 bytes, which are the most that are kept. Write large results",
+        ),
     ],
 )
 def test_what_is_no_result(content, why):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.local.logs import LogReader, plain, tail
+from airflow_trainer_provider.job.log_text import plain
+from airflow_trainer_provider.local.logs import LogReader, tail
 from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
 from airflow_trainer_provider.spec import parse_spec
 

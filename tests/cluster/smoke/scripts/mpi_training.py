@@ -1,5 +1,6 @@
 """Gradient descent whose gradients are summed by MPI."""
 
+import json
 import os
 
 import numpy as np
@@ -20,3 +21,6 @@ for _ in range(20):
     weights -= 0.2 * world.allreduce(inputs.T @ error / len(error)) / size
 assert losses[-1] < losses[0] / 2, losses
 print(f"rank {rank} of {size} on {MPI.Get_processor_name()}: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+if rank == 0 and (result := os.environ.get("TRAINER_RESULT_PATH")):
+    with open(result, "w") as file:  # noqa: PTH123
+        json.dump({"world": size, "metrics": {"loss": round(float(losses[-1]), 4)}}, file)

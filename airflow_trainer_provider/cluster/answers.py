@@ -1,0 +1,108 @@
+"""What an answer of the API server is: the error in it, and whether asking again can help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from airflow_trainer_provider.errors import ApiError
+
+#: Reason of an error where the request never left, so that nothing can have come of it.
+NOT_SENT = "NotSent"
+#: Reason of an error where the server's certificate is not to be believed.
+BAD_CERTIFICATE = "BadCertificate"
+
+_LONGEST_ANSWER = 2000
+_TRANSIENT = {408, 429, 500, 502, 503, 504}
+
+
+def api_error(what: str, status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
+    """The error that an answer is.
+
+    :param what: what was asked, e.g. ``GET /api/v1/namespaces/default/pods``.
+    :param status: its HTTP status.
+    :param body: a Status object, or the text of a proxy on the way.
+    :param headers: case does not matter to them.
+    """
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and answer.get("kind") == "Status":
+        return from_status(what, answer, status=status, retry_after=_seconds(headers.get("Retry-After")))
+    text = body[:_LONGEST_ANSWER].decode(errors="replace").strip()
+    return ApiError(
+        f"{what}: {status} {text}".rstrip(),
+        status=status,
+        retry_after=_seconds(headers.get("Retry-After")),
+        answer=text,
+    )
+
+
+def from_status(
+    what: str, answer: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None
+) -> ApiError:
+    """The error that a Status object is, as answers and the ERROR events of watches carry it.
+
+    :param what: what was asked.
+    :param answer: the Status object.
+    :param status: HTTP status of the answer; None takes the object's own.
+    :param retry_after: from the answer's header; None takes the object's own.
+    """
+    details = answer.get("details") or {}
+    causes = [(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in details.get("causes") or ()]
+    words = str(answer.get("message") or "")[:_LONGEST_ANSWER]
+    code = status if status is not None else answer.get("code")
+    reason = str(answer.get("reason") or "")
+    if retry_after is None and details.get("retryAfterSeconds"):
+        retry_after = float(details["retryAfterSeconds"])
+    return ApiError(
+        f"{what}: {code} {reason}: {words}",
+        status=code,
+        reason=reason,
+        retry_after=retry_after,
+        answer=words,
+        causes=causes,
+    )
+
+
+def is_transient(error: ApiError) -> bool:
+    """Whether the same request may be answered otherwise a while later."""
+    if error.status is None:
+        return error.reason != BAD_CERTIFICATE
+    return error.status in _TRANSIENT or is_quota_race(error)
+
+
+def changed_nothing(error: ApiError) -> bool:
+    """Whether the error proves that nothing came of the request."""
+    if error.status is None or error.status == 503:
+        # Other 503s are of a proxy on the way, which may have passed the request on.
+        return error.reason in (NOT_SENT, "ServiceUnavailable")
+    if error.status == 500:
+        # Objects are stored once the webhooks have agreed.
+        return "failed calling webhook" in error.answer
+    return error.status < 500
+
+
+def is_quota_race(error: ApiError) -> bool:
+    """Whether the API server counted against a quota that others were counting against at the same moment."""
+    if error.status == 409:
+        return "Operation cannot be fulfilled on resourcequotas" in error.answer
+    return error.status == 403 and "status unknown for quota" in error.answer
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    if not retry_after:
+        return None
+    try:
+        return max(float(retry_after), 0)
+    except ValueError:
+        pass
+    try:
+        # HTTP allows a date as well, and gateways send it.
+        return max((parsedate_to_datetime(retry_after) - datetime.now(timezone.utc)).total_seconds(), 0)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,228 @@
+"""The Kubernetes API on plain dicts: the only place that talks HTTP."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+from airflow_trainer_provider.cluster.answers import changed_nothing, from_status, is_transient
+from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.requests import Requests, parse
+from airflow_trainer_provider.errors import ApiError
+from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
+
+FIELD_MANAGER = "airflow-trainer-provider"
+_PAGE = 500
+_MERGE_PATCH = "application/merge-patch+json"
+#: Seconds. Watches end by themselves, so that one whose connection has silently died is noticed.
+_WATCH = 240
+_SLACK = 30
+_SILENT_LOG = 60
+_SILENT_FOLLOWED_LOG = 300
+#: Bytes.
+_LONGEST_LOG_LINE = 16 * 2**20
+_LONGEST_EVENT = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Objects as they were at one moment.
+
+    :param resource_version: the moment; a watch goes on from there.
+    """
+
+    items: list[Manifest]
+    resource_version: str
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """A change.
+
+    :param type: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, whose object has a resource version only.
+    """
+
+    type: str
+    object: Manifest
+
+
+class Client:
+    """A client of one cluster, with one session. It belongs to the event loop that it was first used in.
+
+    Calls are repeated while the API server is in trouble, as long as the outage budget lasts; only :meth:`watch` and
+    :meth:`logs` are not. Every method raises :class:`~airflow_trainer_provider.errors.ApiError` where the API server
+    does not do what it was asked to, and :class:`~airflow_trainer_provider.errors.BackendUnavailable` where the
+    connection leads nowhere.
+
+    :param connection: how to reach the cluster.
+    :param outage_budget: seconds for which one call is repeated.
+    """
+
+    def __init__(self, connection: ClusterConnection, *, outage_budget: float = 300) -> None:
+        self._requests = Requests(connection, outage_budget)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
+        """Read an object.
+
+        :raises ApiError: with status 404 where there is none.
+        """
+        return await self._requests.call("GET", resource.path(namespace, name))
+
+    async def get_path(self, path: str, **query: str) -> Manifest:
+        """Read anything else that answers with JSON.
+
+        :param path: e.g. ``/version``.
+        """
+        return await self._requests.call("GET", path, query)
+
+    async def list(
+        self, resource: Resource, namespace: str, *, label_selector: str = "", field_selector: str = ""
+    ) -> Listing:
+        """Read all objects of a kind.
+
+        :param label_selector: which; empty for all.
+        :param field_selector: which; empty for all.
+        """
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        query = {name: value for name, value in selectors.items() if value}
+        try:
+            return await self._list(resource, namespace, {**query, "limit": str(_PAGE)})
+        except ApiError as error:
+            if error.status != 410:
+                raise
+        # The pages took longer than the API server keeps what they belong to: all in one, it is.
+        return await self._list(resource, namespace, query)
+
+    async def watch(
+        self, resource: Resource, namespace: str, *, label_selector: str = "", resource_version: str
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """The changes since a moment, over one connection, which ends after some minutes. Close the iterator.
+
+        :param label_selector: which objects; empty for all.
+        :param resource_version: the moment.
+        :raises ApiError: the connection broke; with status 410 the moment is too long ago: list anew.
+        """
+        # Not all at the same time.
+        seconds = int(_WATCH * random.uniform(0.8, 1))
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+            **({"labelSelector": label_selector} if label_selector else {}),
+        }
+        path = resource.path(namespace)
+        async with self._requests.stream(path, query, seconds + _SLACK) as lines:
+            async for line in lines(_LONGEST_EVENT):
+                event = parse(f"GET {path}", line)
+                if event.get("type") == "ERROR":
+                    raise from_status(f"GET {path}", event.get("object") or {})
+                yield WatchEvent(str(event["type"]), event["object"])
+
+    async def logs(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        since_time: str | None = None,
+        tail_lines: int | None = None,
+        previous: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        """A container's lines, each behind its time, over one connection. Close the iterator.
+
+        :param follow: wait for more until the container ends.
+        :param since_time: RFC 3339; the API server heeds whole seconds only.
+        :param tail_lines: only so many, from the end.
+        :param previous: of the container before its last restart.
+        :raises ApiError: there are none, or the connection broke, or was silent for minutes.
+        """
+        query = {"container": container, "timestamps": "true"}
+        query |= {"follow": "true"} if follow else {}
+        query |= {"previous": "true"} if previous else {}
+        query |= {"sinceTime": since_time} if since_time is not None else {}
+        query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
+        path = f"{PODS.path(namespace, pod)}/log"
+        async with self._requests.stream(path, query, _SILENT_FOLLOWED_LOG if follow else _SILENT_LOG) as lines:
+            async for line in lines(_LONGEST_LOG_LINE):
+                yield line
+
+    async def create(
+        self, resource: Resource, namespace: str, manifest: Manifest, *, dry_run: bool = False
+    ) -> Manifest:
+        """Create an object. Fields that its kind does not have are refused.
+
+        It is repeated only where the error proves that nothing was created. An error without a status, or with one
+        from 500 on, leaves open whether the object is there: read it by its name.
+
+        :param dry_run: only ask whether it would be taken.
+        """
+        query = {"fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
+        query |= {"dryRun": "All"} if dry_run else {}
+        return await self._requests.call(
+            "POST", resource.path(namespace), query, body=manifest, may_repeat=_can_create_again
+        )
+
+    async def patch(self, resource: Resource, namespace: str, name: str, patch: Manifest) -> Manifest:
+        """Change an object with a JSON merge patch.
+
+        :param patch: with ``metadata.resourceVersion`` it changes that version only, and raises with status 409 where
+            there is another, also where an earlier attempt of this call made it and its answer was lost.
+        """
+        query = {"fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
+        return await self._requests.call(
+            "PATCH", resource.path(namespace, name), query, body=patch, content_type=_MERGE_PATCH
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+    ) -> bool:
+        """Delete an object.
+
+        :param uid: only the object with this uid.
+        :param propagation: ``Background``, ``Foreground`` or ``Orphan``: what becomes of what it owns.
+        :param grace_seconds: how long a pod may take to end; None for as long as it says itself.
+        :returns: False where it is not there, or another object has its name.
+        """
+        options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        try:
+            await self._requests.call("DELETE", resource.path(namespace, name), body=options)
+        except ApiError as error:
+            if error.status == 404 or (error.status == 409 and "UID in" in error.answer):
+                return False
+            raise
+        return True
+
+    async def close(self) -> None:
+        """Close the session's connections; watches and logs that still run break."""
+        await self._requests.close()
+
+    async def _list(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Listing:
+        items: list[Manifest] = []
+        token = ""
+        while True:
+            here = {**query, "continue": token} if token else query
+            page = await self._requests.call("GET", resource.path(namespace), here)
+            for item in page.get("items") or ():
+                # In lists, built-in kinds leave out what each object is.
+                items.append({"apiVersion": resource.api_version, "kind": resource.kind, **item})
+            token = page["metadata"].get("continue") or ""
+            if not token:
+                return Listing(items, page["metadata"].get("resourceVersion", ""))
+
+
+def _can_create_again(error: ApiError) -> bool:
+    return is_transient(error) and changed_nothing(error)

@@ -1,0 +1,150 @@
+"""Where the reading of a job's logs was left off. Kubernetes resumes a log by time, in whole seconds only: what was
+read within a second has to be told from what was not.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import re
+from collections import Counter, deque
+from datetime import datetime, timezone
+
+_LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
+_SECOND = 10**9
+#: Lines of one container that may be out of order: stdout and stderr are written side by side.
+_WINDOW = 256
+#: Bytes of a place as text; an object's annotations may have 256 KiB together.
+_TEXT_LIMIT = 50_000
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def split_time(line: bytes) -> tuple[int | None, bytes]:
+    """A line's time, in nanoseconds since 1970, and its text.
+
+    :param line: as the API gives it with ``timestamps``; the time is None where it has none.
+    """
+    match = _LINE.match(line)
+    if match is None:
+        return None, line
+    fraction = (match[2] or b"").ljust(9, b"0")
+    return _seconds(match[1] + match[3].replace(b"Z", b"+00:00")) * _SECOND + int(fraction), line[match.end() :]
+
+
+@functools.lru_cache(maxsize=4096)
+def _seconds(text: bytes) -> int:
+    return int(datetime.fromisoformat(text.decode()).timestamp())
+
+
+class LogPlace:
+    """How much of each container's log has been told, to go on from there in another process.
+
+    :param text: as :meth:`text` gave it; empty for the beginning.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._told: dict[str, tuple[int, int]] = {}
+        for key, packed in json.loads(text or "{}").items():
+            at, _, count = packed.partition(".")
+            self._told[key] = (int(at, 36), int(count or 1))
+
+    def of(self, pod_uid: str, container: str) -> tuple[int, int]:
+        """The time of the last line that was told, and how many lines with that very time were; (0, 0) for none.
+
+        :param pod_uid: uid of the pod.
+        :param container: its container; a restart does not matter, as time goes on.
+        """
+        return self._told.get(_key(pod_uid, container), (0, 0))
+
+    def told(self, pod_uid: str, container: str, at: int) -> None:
+        """Note that a line has been told.
+
+        :param at: its time, in nanoseconds since 1970.
+        """
+        key = _key(pod_uid, container)
+        last, count = self._told.get(key, (0, 0))
+        if at >= last:
+            self._told[key] = (at, count + 1 if at == last else 1)
+
+    def text(self) -> str:
+        """The place as JSON of at most 50 KB: about 2,000 containers. Of more, those that wrote last are kept, and the
+        others are told anew by who takes over.
+        """
+        latest = sorted(self._told.items(), key=lambda entry: -entry[1][0])
+        packed = {key: _base36(at) + (f".{count}" if count > 1 else "") for key, (at, count) in latest}
+        size, kept = 2, {}
+        for key, value in packed.items():
+            size += len(key) + len(value) + len('"":"",')
+            if size > _TEXT_LIMIT:
+                break
+            kept[key] = value
+        return json.dumps(kept, separators=(",", ":"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(pod_uid: str, container: str) -> str:
+    digest = hashlib.sha256(f"{pod_uid}/{container}".encode()).digest()
+    return base64.urlsafe_b64encode(digest[:6]).decode()
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
+
+
+class Seen:
+    """Which lines of one container have been read, so that each is read once however often the connection breaks.
+
+    A resumed log begins with lines that were read, in the same order, up to the first that was not.
+
+    :param at: time of the last line that was told by who read before.
+    :param count: how many lines with that time were.
+    """
+
+    def __init__(self, at: int, count: int) -> None:
+        # Of all lines before those in the window.
+        self._at = at
+        self._count = count
+        self._window: deque[int] = deque()
+        self._left: Counter[int] | None = None
+
+    def since(self, overlap: int = 0) -> str | None:
+        """From when on the log has to be read, for the API; None for all of it.
+
+        :param overlap: so many seconds earlier.
+        """
+        first = min(self._window, default=self._at)
+        if not first:
+            return None
+        return datetime.fromtimestamp(first // _SECOND - overlap, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def resume(self) -> None:
+        """Expect lines from :meth:`since` on."""
+        self._left = Counter(self._window)
+        self._left[self._at] += self._count
+
+    def is_new(self, at: int) -> bool:
+        """Whether the next line has not been read; it has been, then.
+
+        :param at: its time, in nanoseconds since 1970.
+        """
+        if self._left is not None:
+            if self._left[at]:
+                self._left[at] -= 1
+                return False
+            if at < self._at:
+                return False
+            # What follows is new, also where it is a moment older: the log's order counts, not its times.
+            self._left = None
+        self._window.append(at)
+        if len(self._window) > _WINDOW:
+            first = self._window.popleft()
+            if first >= self._at:
+                self._count = self._count + 1 if first == self._at else 1
+                self._at = first
+        return True

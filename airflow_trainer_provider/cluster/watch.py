@@ -1,0 +1,214 @@
+"""What the cluster holds, kept up to date: one watch for all that wait, however many jobs they wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from airflow_trainer_provider.cluster.store import KeyOf, Store, Subscription, by_label, by_name
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.kinds.base import Resource
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.cluster.client import Client
+
+__all__ = ["Subscription", "Watch", "Watches", "by_label", "by_name"]
+
+log = logging.getLogger(__name__)
+
+#: How long a watch goes on after its last subscription, so that the next task need not list again; seconds.
+LINGER = 30.0
+#: How long the API server has to refuse before subscribers are told, at first and later; seconds. One that restarts
+#: answers 403 for a moment.
+REFUSED_FIRST = 10.0
+REFUSED_LATER = 60.0
+#: Between two attempts, at first and at most; seconds.
+BACKOFF_FIRST = 0.5
+BACKOFF_MOST = 30.0
+# A watch that ends earlier than this without an event was not one; seconds.
+_TOO_SHORT = 1.0
+
+
+class Watch:
+    """All objects of one resource, namespace and label selector, as one list and one watch. Get it from
+    :meth:`Watches.of`.
+
+    :param client: of the connection.
+    :param resource: what to watch.
+    :param namespace: where.
+    :param label_selector: which of them; empty for all.
+    :param key_of: object -> the key that it is found by.
+    """
+
+    def __init__(self, client: Client, resource: Resource, namespace: str, label_selector: str, key_of: KeyOf) -> None:
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+        self._selector = label_selector
+        self._store = Store(key_of)
+        self._task: asyncio.Task[None] | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._version: str | None = None
+        self._failures = 0
+        self._outage_since: float | None = None
+        self._refused_since: float | None = None
+
+    @asynccontextmanager
+    async def subscribe(self, key: str) -> AsyncIterator[Subscription]:
+        """Follow the objects of one key. Whoever comes after the first list has the current state at once.
+
+        :param key: as the watch's ``key_of`` gives it.
+        """
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"watch of {self}")
+        try:
+            with self._store.subscribe(key) as subscription:
+                yield subscription
+        finally:
+            if not self._store.wanted and self._task is not None:
+                self._linger = asyncio.get_running_loop().call_later(LINGER, self.stop)
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """Watch no longer, and forget everything.
+
+        :return: the task, cancelled; None where none ran.
+        """
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        self._store.forget()
+        if self._store.wanted:
+            self._store.refuse(ApiError(f"the watch of {self} was ended"))
+        self._version = self._outage_since = self._refused_since = None
+        self._failures = 0
+        return task
+
+    def __str__(self) -> str:
+        selector = f" with {self._selector}" if self._selector else ""
+        return f"{self._resource.plural} in namespace {self._namespace}{selector}"
+
+    async def _run(self) -> None:
+        """List and watch until cancelled, whatever happens."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._follow(self._version or "")
+            except ApiError as error:
+                await self._trouble(error, refused=_is_refusal(error))
+            except BackendUnavailable as error:
+                await self._trouble(ApiError(str(error)), refused=True)
+            except Exception as error:
+                log.exception("The watch of %s met an error of its own; it lists anew", self)
+                self._version = None
+                await self._trouble(ApiError(f"{type(error).__name__}: {error}"), refused=False)
+
+    async def _list(self) -> None:
+        listing = await self._client.list(self._resource, self._namespace, label_selector=self._selector)
+        self._answered()
+        self._store.replace(listing.items)
+        self._version = listing.resource_version
+
+    async def _follow(self, version: str) -> None:
+        """One connection's worth of events."""
+        started, events = time.monotonic(), 0
+        stream = self._client.watch(
+            self._resource, self._namespace, label_selector=self._selector, resource_version=version
+        )
+        async with aclosing(stream):
+            async for event in stream:
+                events += 1
+                self._answered()
+                self._failures = 0
+                if event.type == "DELETED":
+                    self._store.remove(event.object)
+                elif event.type != "BOOKMARK":
+                    self._store.put(event.object)
+                self._version = event.object["metadata"]["resourceVersion"]
+        if not events and time.monotonic() - started < _TOO_SHORT:
+            raise ApiError(f"the API server ended the watch of {self} at once")
+        self._answered()
+        self._failures = 0
+
+    def _answered(self) -> None:
+        """Note that the API server did what it was asked to."""
+        if self._outage_since is not None:
+            log.info("The watch of %s goes on, after %.0f s", self, time.monotonic() - self._outage_since)
+        self._outage_since = self._refused_since = self._store.refusal = None
+
+    async def _trouble(self, error: ApiError, *, refused: bool) -> None:
+        """Note that it did not, and wait before the next attempt.
+
+        :param refused: whether trying again does not help.
+        """
+        self._failures += 1
+        if error.status == 410:
+            # What happened since is not known any more. That is everyday life, and no outage.
+            self._version = None
+        else:
+            self._note(error, refused=refused)
+        backoff = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(self._failures - 1, 16)) * random.uniform(0.5, 1.0)
+        await asyncio.sleep(max(backoff, error.retry_after or 0.0))
+
+    def _note(self, error: ApiError, *, refused: bool) -> None:
+        now = time.monotonic()
+        # Connections break now and then; the second failure in a row is an outage.
+        if self._failures > 1 and self._outage_since is None:
+            self._outage_since = now
+            log.warning("The watch of %s is interrupted, and is tried again until it works: %s", self, error)
+        if not refused:
+            self._refused_since = None
+            return
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since >= (REFUSED_LATER if self._store.synced else REFUSED_FIRST):
+            self._store.refuse(error)
+
+
+class Watches:
+    """The watches of one connection in one event loop; at most one for the same objects.
+
+    :param client: of the connection.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        # A watch that runs holds itself; one that has ended, and that nobody holds, is forgotten.
+        self._watches: WeakValueDictionary[tuple[Resource, str, str, KeyOf], Watch] = WeakValueDictionary()
+
+    def of(self, resource: Resource, namespace: str, label_selector: str = "", key_of: KeyOf = by_name) -> Watch:
+        """The watch for these objects. It runs while somebody is subscribed.
+
+        :param resource: what to watch.
+        :param namespace: where.
+        :param label_selector: which of them; empty for all.
+        :param key_of: object -> the key that it is found by. The same function each time, as
+            :func:`~airflow_trainer_provider.cluster.store.by_label` gives: another function is another watch.
+        """
+        key = (resource, namespace, label_selector, key_of)
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = Watch(self._client, resource, namespace, label_selector, key_of)
+        return watch
+
+    async def close(self) -> None:
+        """End them all. Who is subscribed still is told so."""
+        tasks = [task for watch in list(self._watches.values()) if (task := watch.stop())]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """Whether trying again does not help: no rights, or nothing there that could be watched."""
+    return error.status is not None and 400 <= error.status < 500 and error.status not in {408, 409, 429}

@@ -1,0 +1,96 @@
+"""How each replica of a job stands, from all pods that it has had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_trainer_provider.job.status import ReplicaStatus
+from airflow_trainer_provider.kinds.base import Kind, Manifest, Place
+from airflow_trainer_provider.kinds.pod_status import PodState, Stage, read_pod
+
+#: Which start of the JobSet, and of its Job, a pod belongs to.
+_ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-restart-attempt")
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """A replica, from all pods that it has had.
+
+    :param status: as the newest pod has it.
+    :param stage: whether its training waits to run, runs, or has ended; one that goes on only with another pod waits.
+    :param newest: its newest pod; None where there was none yet.
+    :param pod: the newest, if it is still there.
+    :param started_at: when it ran first.
+    :param last_end: how it ended before, where it was started again.
+    """
+
+    status: ReplicaStatus
+    stage: Stage
+    newest: PodState | None = None
+    pod: PodState | None = None
+    started_at: datetime | None = None
+    last_end: ReplicaStatus | None = None
+
+
+def read_replicas(
+    kind: Kind,
+    main: Manifest,
+    pods: Sequence[Manifest],
+    gone: Sequence[Manifest],
+    groups: Mapping[str, int],
+    ranked: bool,
+) -> list[ReplicaState]:
+    """Every replica, in the order of the ranks; those that have no pod yet too.
+
+    :param kind: of the main object.
+    :param main: the main object.
+    :param pods: the job's pods.
+    :param gone: the last versions of pods that were deleted meanwhile.
+    :param groups: how many replicas of each group, in the order of their ranks.
+    :param ranked: whether each replica is one process, whose rank is the replica's.
+    """
+    found: dict[Place, list[tuple[Manifest, bool]]] = {}
+    for each, is_gone in ((gone, True), (pods, False)):
+        for pod in each:
+            place = kind.place(pod, main)
+            if place is not None:
+                found.setdefault(place, []).append((pod, is_gone))
+    replicas: list[ReplicaState] = []
+    for group, count in groups.items():
+        for index in range(count):
+            rank = len(replicas) if ranked else None
+            replicas.append(_replica(found.get((group, index), []), group, index, rank))
+    return replicas
+
+
+def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: int | None) -> ReplicaState:
+    if not pods:
+        return ReplicaState(ReplicaStatus(group=group, index=index, rank=rank), "waiting")
+    states = [(_attempt(pod), not is_gone, read_pod(pod, group, index, rank, gone=is_gone)) for pod, is_gone in pods]
+    states.sort(key=lambda each: (each[0], each[2].created_at, each[1]))
+    attempt, there, newest = states[-1]
+    # Pods that somebody took away without a failure, as a suspension does, are no restarts.
+    failed = [state.status for _, _, state in states[:-1] if state.status.failed]
+    restarts = sum(state.status.restarts for _, _, state in states) + max(attempt, len(failed))
+    starts = [
+        started for _, _, state in states for started in (_start(state.status), _start(state.last_end)) if started
+    ]
+    return ReplicaState(
+        status=newest.status.model_copy(update={"restarts": restarts}),
+        stage=newest.stage if there or newest.status.reason == "Completed" else "waiting",
+        newest=newest,
+        pod=newest if there else None,
+        started_at=min(starts, default=None),
+        last_end=newest.last_end or (failed[-1] if failed else None),
+    )
+
+
+def _start(status: ReplicaStatus | None) -> datetime | None:
+    return status.started_at if status else None
+
+
+def _attempt(pod: Manifest) -> int:
+    labels = pod["metadata"].get("labels") or {}
+    return sum(int(labels.get(label, 0)) for label in _ATTEMPTS)

@@ -1,0 +1,146 @@
+"""Each cluster backend, held to the contract on the real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.objects import location_of
+from airflow_trainer_provider.frameworks.layout import Job, lay_out
+from airflow_trainer_provider.job.diagnosis import Diagnosis
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.spec import parse_spec
+from tests.cluster.access import Access
+from tests.contract.conftest import PRELUDE, Contract
+
+#: Names the file to which tests add the verdicts on failed jobs.
+VERDICTS_VARIABLE = "TRAINER_TEST_VERDICTS"
+_FOLDER = "/shared"
+
+
+@dataclass
+class ClusterCase:
+    """A cluster backend; its pods see the test's folder through the node's file system."""
+
+    backend: ClusterBackend
+    shared: Path
+    access: Access
+    namespace: str
+    patience = 90
+    notices_within = 15
+    measures_memory = False
+
+    @property
+    def restarts_all(self) -> bool:
+        return self.backend.name == "trainer"
+
+    @property
+    def counts_restarts(self) -> bool:
+        return self.backend.name != "training-operator"
+
+    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
+        script = PRELUDE + textwrap.dedent(snippet)
+        variable = fields.pop("variable", None)
+        env = [{"name": variable.pop("name"), "valueFrom": variable}] if variable else []
+        policy = {"grace_period_seconds": 2, **fields.pop("run_policy", {})}
+        values = {
+            "framework": "jax",
+            "num_nodes": nodes,
+            "image": "trainer.test/worker:test",
+            "command": ["python3", "-u", "-c", script],
+            "env": {"SHARED": _FOLDER, **fields.pop("env", {})},
+            "run_policy": policy,
+            "pod_template": {
+                "spec": {
+                    # Not the first process of its container, which signals reach only where it handles them.
+                    "shareProcessNamespace": True,
+                    "volumes": [{"name": "shared", "hostPath": {"path": str(self.shared)}}],
+                    "containers": [
+                        {"name": "train", "volumeMounts": [{"name": "shared", "mountPath": _FOLDER}], "env": env}
+                    ],
+                }
+            },
+        }
+        job = lay_out(parse_spec(values | fields))
+        self.backend.check(job)
+        return job
+
+    def processes(self, handle: JobHandle) -> int:
+        return sum(pod["status"].get("phase") not in ("Succeeded", "Failed") for pod in self._pods(handle))
+
+    def pods(self, handle: JobHandle) -> list[str]:
+        return [pod["metadata"]["name"] for pod in self._pods(handle)]
+
+    def delete(self, handle: JobHandle) -> None:
+        self.access.kubectl("delete", self._resource(handle), handle.name, f"--namespace={self.namespace}")
+
+    def patch(self, handle: JobHandle, patch: dict[str, Any]) -> None:
+        where = f"--namespace={self.namespace}"
+        self.access.kubectl(
+            "patch", self._resource(handle), handle.name, where, "--type=merge", f"--patch={json.dumps(patch)}"
+        )
+
+    def _resource(self, handle: JobHandle) -> str:
+        resource = KINDS[location_of(handle)[0]].resource
+        group, _, version = resource.api_version.rpartition("/")
+        return f"{resource.plural}.{version}.{group}" if group else resource.plural
+
+    def _pods(self, handle: JobHandle) -> list[dict[str, Any]]:
+        label = KINDS[location_of(handle)[0]].pod_label
+        return self.access.kubectl.list("pods", self.namespace, f"{label}={handle.name}")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    # The test's own folders are closed to others, and a pod's user may be another one.
+    for each in (folder, *folder.parents[:3]):
+        each.chmod(0o777)
+    return folder
+
+
+@pytest.fixture(params=["trainer", "training-operator", "native"])
+async def backend_case(
+    request: pytest.FixtureRequest, cluster: Access, namespace: str, shared: Path
+) -> AsyncIterator[ClusterCase]:
+    connection = ClusterConnection(id=f"test-{uuid.uuid4().hex[:6]}", kube_config_path=str(cluster.kubectl.kubeconfig))
+    connected = await Cluster.of(connection)
+    yield ClusterCase(ClusterBackend(request.param, connected, namespace), shared, cluster, namespace)
+    await connected.close()
+
+
+@pytest.fixture
+def contract(backend_case: ClusterCase) -> Contract:
+    return Contract(backend_case)
+
+
+@pytest.fixture
+def record_verdict() -> Callable[[str, str, Diagnosis], None]:
+    """Function (failure, backend, diagnosis) that keeps the verdict for the table in the docs."""
+
+    def record(failure: str, backend: str, diagnosis: Diagnosis) -> None:
+        path = os.environ.get(VERDICTS_VARIABLE)
+        if path:
+            row = {
+                "failure": failure,
+                "backend": backend,
+                "message": diagnosis.message,
+                "retry": diagnosis.retry_can_help,
+            }
+            with Path(path).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    return record

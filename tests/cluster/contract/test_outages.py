@@ -1,0 +1,106 @@
+"""Trouble between us and the cluster is not the job's: it trains once, and is followed to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.contract.jobs import running
+from tests.cluster.profiles import TRAINER, TRAINING_OPERATOR
+from tests.cluster.proxy import FaultProxy
+
+_TRAIN = 'note("trained", me); note("began"); wait_for("go"); print("the end of", me)'
+_CONTROLLERS = {"trainer": TRAINER, "training-operator": TRAINING_OPERATOR}
+
+
+def assert_trained_once(contract, status, nodes=2):
+    assert status.phase is JobPhase.SUCCEEDED, status
+    assert len(contract.noted("trained")) == nodes
+    for index in range(nodes):
+        assert contract.lines.count(f"[worker-{index}] the end of worker-{index}") == 1
+
+
+@pytest.fixture
+async def proxy(contract, tmp_path):
+    """A proxy between the backend and the API server."""
+    with FaultProxy(contract.case.access.kubectl.kubeconfig) as proxy:
+        file = tmp_path / "proxied"
+        file.write_text(proxy.kubeconfig)
+        connection = ClusterConnection(id=f"proxied-{uuid.uuid4().hex[:6]}", kube_config_path=str(file))
+        cluster = await Cluster.of(connection)
+        contract.case.backend = ClusterBackend(contract.backend.name, cluster, contract.case.namespace)
+        yield proxy
+        await cluster.close()
+
+
+async def test_the_api_server_is_down_while_the_job_runs(contract, faults):
+    contract.case.patience = 180
+    handle = await contract.submit(contract.case.job(_TRAIN))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+
+    with faults.api_server_stopped():
+        contract.release("go")
+        await asyncio.sleep(60)
+        assert not following.done()
+
+    assert_trained_once(contract, await following)
+
+
+async def test_the_api_server_is_down_at_submit(contract, faults):
+    contract.case.patience = 180
+    job = contract.case.job(_TRAIN)
+    with faults.api_server_stopped():
+        submitting = asyncio.ensure_future(contract.submit(job))
+        await asyncio.sleep(20)
+        assert not submitting.done()
+    handle = await submitting
+    contract.release("go")
+
+    assert_trained_once(contract, await contract.end(handle))
+
+
+async def test_watches_expire_and_requests_are_refused_for_a_while(contract, proxy):
+    handle = await contract.submit(contract.case.job(_TRAIN))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+
+    cut = proxy.cut(path="watch=(true|1|True)", times=4, after=1)
+    expired = proxy.expire_watch(times=4)
+    storm = proxy.answer(429, reason="TooManyRequests", times=12, retry_after=1)
+    contract.release("go")
+
+    assert_trained_once(contract, await following)
+    assert storm.hits
+    assert cut.hits + expired.hits
+
+
+async def test_the_answer_to_the_submit_is_lost(contract, proxy):
+    rule = proxy.lose_answer(method="POST", times=3)
+    handle = await contract.submit(contract.case.job(_TRAIN))
+    contract.release("go")
+
+    assert_trained_once(contract, await contract.end(handle))
+    assert rule.hits >= 1
+
+
+async def test_the_controller_is_away_at_submit(contract, faults):
+    controller = _CONTROLLERS.get(contract.backend.name)
+    if controller is None:
+        pytest.skip("it has no controller of its own")
+    contract.case.patience = 180
+    job = contract.case.job(_TRAIN)
+    with faults.controller_stopped(controller):
+        submitting = asyncio.ensure_future(contract.submit(job))
+        await asyncio.sleep(5)
+        # Its webhook does not answer, or nobody acts on the job.
+    handle = await submitting
+    contract.release("go")
+
+    assert_trained_once(contract, await contract.end(handle))

@@ -1,0 +1,184 @@
+"""Logs from the real kubelet: each line once, whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+
+import pytest
+
+from airflow_trainer_provider.cluster.client import Client
+from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.log_place import LogPlace
+from airflow_trainer_provider.cluster.logs import Logs, tail
+from airflow_trainer_provider.cluster.watch import Watches, by_label
+from airflow_trainer_provider.kinds.base import PODS
+from tests.cluster.proxy import FaultProxy
+
+LOG = "/log\\?"
+IMAGE = "trainer.test/tiny:test"
+
+
+def container(script, name="main"):
+    resources = {"requests": {"cpu": "20m"}}
+    return {"name": name, "image": IMAGE, "command": ["sh", "-c", script], "resources": resources}
+
+
+def pod(name, script, *, init=(), restart="Never", volumes=()):
+    mounts = [{"name": "state", "mountPath": "/state"}]
+    main = container(script)
+    main["volumeMounts"] = mounts
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"job": "logged"}},
+        "spec": {
+            "restartPolicy": restart,
+            "terminationGracePeriodSeconds": 1,
+            "initContainers": list(init),
+            "containers": [main],
+            "volumes": [{"name": "state", "emptyDir": {}}],
+        },
+    }
+
+
+class Job:
+    """Some pods, and what is read of them."""
+
+    def __init__(self, client, namespace, pods, **options):
+        self.client, self.namespace, self.pods = client, namespace, pods
+        self.place = LogPlace()
+        self.options = options
+        self.ended = asyncio.Event()
+
+    def source(self):
+        logs = Logs(
+            self.client, self.pods, lambda pod: pod["metadata"]["name"], LogPlace(self.place.text()), **self.options
+        )
+        self.place = logs._place
+        return logs.lines(self.ended)
+
+    async def lines(self):
+        """All lines up to the end of the pods."""
+        watching = asyncio.create_task(self.watch())
+        try:
+            async with aclosing(self.source()) as source:
+                return [(line.replica, line.text) async for line in source]
+        finally:
+            watching.cancel()
+
+    async def watch(self):
+        while not self.ended.is_set():
+            pods = [*self.pods.objects.values(), *self.pods.gone.values()]
+            if pods and all(each["status"].get("phase") in ("Succeeded", "Failed") for each in pods):
+                self.ended.set()
+            await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def job(kubeconfig, namespace, *pods, **options):
+    client = Client(ClusterConnection("test", kube_config=kubeconfig))
+    watches = Watches(client)
+    try:
+        async with AsyncExitStack() as stack:
+            watch = watches.of(PODS, namespace, "job", by_label("job"))
+            subscription = await stack.enter_async_context(watch.subscribe("logged"))
+            for each in pods:
+                await client.create(PODS, namespace, each)
+            yield Job(client, namespace, subscription, **options)
+    finally:
+        await watches.close()
+        await client.close()
+
+
+@pytest.fixture
+def kubeconfig(cluster):
+    return cluster.kubectl.kubeconfig.read_text()
+
+
+COUNT = "i=0; while [ $i -lt {} ]; do echo line $i; i=$((i+1)); done"
+SLOWLY = "i=0; while [ $i -lt {} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.1; done; true"
+
+
+def numbered(count):
+    return [f"line {number}" for number in range(count)]
+
+
+async def test_a_writer_at_speed(kubeconfig, namespace):
+    async with job(kubeconfig, namespace, pod("fast", COUNT.format(50_000))) as running:
+        got = await asyncio.wait_for(running.lines(), 120)
+    assert [text for _, text in got] == numbered(50_000)
+
+
+async def test_each_line_once_while_connections_are_cut(cluster, namespace):
+    with FaultProxy(cluster.kubectl.kubeconfig) as proxy:
+        cuts = [proxy.cut(path=LOG, times=1, after=size) for size in (1, 5_000, 9_000, 70, 12_000, 20_000)]
+        cuts += [proxy.answer(500, path=LOG, times=1), proxy.cut(path=LOG, times=2)]
+        async with job(proxy.kubeconfig, namespace, pod("slow", SLOWLY.format(2000))) as running:
+            got = await asyncio.wait_for(running.lines(), 120)
+        assert all(cut.hits for cut in cuts)
+    assert [text for _, text in got] == numbered(2000)
+
+
+async def test_a_reader_takes_over(kubeconfig, namespace):
+    got = []
+    async with job(kubeconfig, namespace, pod("slow", SLOWLY.format(1000))) as running:
+        for take in (150, 1, 333):
+            async with aclosing(running.source()) as source:
+                for _ in range(take):
+                    got.append((await asyncio.wait_for(anext(source), 60)).text)
+        got += [text for _, text in await asyncio.wait_for(running.lines(), 120)]
+    assert got == numbered(1000)
+
+
+async def test_a_container_that_is_started_again(kubeconfig, namespace):
+    script = (
+        "echo x >> /state/runs; run=$(wc -l < /state/runs); i=0; "
+        "while [ $i -lt 100 ]; do echo run $run line $i; i=$((i+1)); done; [ $run -ge 3 ]"
+    )
+    async with job(kubeconfig, namespace, pod("crashing", script, restart="OnFailure")) as running:
+        got = await asyncio.wait_for(running.lines(), 120)
+    assert [text for _, text in got] == [f"run {run} line {i}" for run in (1, 2, 3) for i in range(100)]
+
+
+async def test_init_containers_and_several_writers(kubeconfig, namespace):
+    pods = [pod(f"w-{n}", SLOWLY.format(200), init=[container("echo looking", "init-pytorch")]) for n in range(3)]
+    async with job(kubeconfig, namespace, *pods) as running:
+        got = await asyncio.wait_for(running.lines(), 120)
+    for number in range(3):
+        assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
+        assert [text for name, text in got if name == f"w-{number}/init-pytorch"] == ["looking"]
+
+
+async def test_a_pod_that_is_deleted_meanwhile(kubeconfig, namespace):
+    script = "trap 'echo ended; exit 1' TERM; echo begun; while true; do sleep 0.1; done"
+    async with job(kubeconfig, namespace, pod("deleted", script)) as running:
+        got = []
+        async with aclosing(running.source()) as source:
+            async for line in source:
+                got.append(line.text)
+                if line.text == "begun":
+                    await running.client.delete(PODS, namespace, "deleted")
+                if line.text == "ended":
+                    running.ended.set()
+    assert got == ["begun", "ended"]
+
+
+async def test_long_lines_and_progress_bars(kubeconfig, namespace):
+    script = "printf '10%%\\r20%%\\r30%%\\n'; head -c 30000 /dev/zero | tr '\\0' x; echo; printf 'no line end'"
+    async with job(kubeconfig, namespace, pod("odd", script)) as running:
+        got = await asyncio.wait_for(running.lines(), 60)
+        assert await tail(running.client, namespace, "odd", "main", 1) == ["no line end"]
+    assert [text for _, text in got] == ["30%", "x" * 30_000, "no line end"]
+
+
+async def test_a_log_that_the_kubelet_rotates(kubeconfig, namespace):
+    """The kubelet starts a new file at 10 MiB; it looks every ten seconds."""
+    filler = "x" * 400
+    rest = "i=$((i+1)); [ $((i % 200)) = 0 ] && sleep 0.1"
+    script = f"i=0; while [ $i -lt 60000 ]; do echo line $i {filler}; {rest}; done; true"
+    async with job(kubeconfig, namespace, pod("long", script), limit_bytes=2**30) as running:
+        got = await asyncio.wait_for(running.lines(), 180)
+        left = await tail(running.client, namespace, "long", "main", 60_000)
+    assert len(left) < 60_000
+    assert [text.removesuffix(f" {filler}") for _, text in got] == numbered(60_000)

@@ -1,0 +1,384 @@
+"""The shared watch, against an API server that does whatever a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_trainer_provider.cluster import watch as module
+from airflow_trainer_provider.cluster.watch import Watches, by_label
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.kinds.base import PODS
+
+JOB = by_label("job")
+
+
+def pod(name, version, job="a", uid=None, **status):
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version), "labels": {"job": job}}
+    return {"metadata": {**metadata, "managedFields": [{"manager": "x"}]}, "status": status}
+
+
+@dataclass
+class Listing:
+    items: list
+    resource_version: str
+
+
+@dataclass
+class Event:
+    type: str
+    object: dict
+
+
+@dataclass
+class FakeClient:
+    """Answers lists and watches with what the test puts into the two queues; an exception is raised."""
+
+    lists: asyncio.Queue = field(default_factory=asyncio.Queue)
+    watches: asyncio.Queue = field(default_factory=asyncio.Queue)
+    asked: list = field(default_factory=list)
+    open: int = 0
+
+    async def list(self, resource, namespace, *, label_selector="", field_selector=""):
+        self.asked.append("list")
+        answer = await self.lists.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return Listing(list(answer[1]), str(answer[0]))
+
+    async def watch(self, resource, namespace, *, label_selector="", resource_version):
+        self.asked.append(f"watch {resource_version}")
+        self.open += 1
+        try:
+            while True:
+                event = await self.watches.get()
+                if isinstance(event, Exception):
+                    raise event
+                if event is None:
+                    return
+                yield Event(*event)
+        finally:
+            self.open -= 1
+
+    def says(self, *answers):
+        for answer in answers:
+            self.lists.put_nowait(answer)
+
+    def tells(self, *events):
+        for event in events:
+            self.watches.put_nowait(event)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr(module, "BACKOFF_MOST", 0.001)
+
+
+@pytest.fixture
+def client():
+    return FakeClient()
+
+
+@pytest.fixture
+async def watches(client):
+    watches = Watches(client)
+    yield watches
+    await asyncio.wait_for(watches.close(), 5)
+    assert client.open == 0
+
+
+def of(watches):
+    return watches.of(PODS, "training", "app", JOB)
+
+
+async def until(subscription, reached):
+    """Wait for changes until it is so."""
+
+    async def wait():
+        while not reached():
+            await subscription.changed()
+
+    await asyncio.wait_for(wait(), 5)
+
+
+async def eventually(reached):
+    """Let the other tasks run until it is so."""
+    for _ in range(100_000):
+        if reached():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("it did not come to that")
+
+
+def names(subscription):
+    return sorted(each["metadata"]["name"] for each in subscription.objects.values())
+
+
+async def test_lists_once_then_follows(watches, client):
+    client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
+    async with of(watches).subscribe("a") as subscription:
+        assert not subscription.synced
+        await asyncio.wait_for(subscription.changed(), 5)
+        assert subscription.synced
+        assert names(subscription) == ["a-0"]
+        client.tells(("ADDED", pod("a-1", 6)), ("MODIFIED", pod("a-0", 7, phase="Running")))
+        await until(subscription, lambda: subscription.objects["uid-a-0"]["status"])
+        assert names(subscription) == ["a-0", "a-1"]
+        client.tells(("DELETED", pod("a-0", 8, phase="Failed")))
+        await until(subscription, lambda: subscription.gone)
+        assert names(subscription) == ["a-1"]
+        assert subscription.gone["uid-a-0"]["status"] == {"phase": "Failed"}
+    assert client.asked == ["list", "watch 5"]
+
+
+async def test_what_is_kept_is_trimmed(watches, client):
+    client.says((5, [pod("a-0", 3)]))
+    client.tells(("ADDED", pod("a-1", 6)), ("DELETED", pod("a-0", 7)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.gone)
+        kept = [*subscription.objects.values(), *subscription.gone.values()]
+        assert len(kept) == 2
+        assert not any("managedFields" in each["metadata"] for each in kept)
+
+
+async def test_a_first_sync_without_objects_wakes(watches, client):
+    client.says((5, []))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+        assert subscription.synced
+        assert subscription.objects == {}
+
+
+@asynccontextmanager
+async def contexts(watches, count):
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(of(watches).subscribe(f"job-{n}")) for n in range(count)]
+
+
+async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client):
+    client.says((1, [pod(f"job-{n}", 1, job=f"job-{n}") for n in range(1000)]))
+    async with contexts(watches, 1000) as subscriptions:
+        for subscription in subscriptions:
+            await asyncio.wait_for(subscription.changed(), 5)
+        waiting = [asyncio.create_task(subscription.changed()) for subscription in subscriptions]
+        client.tells(("MODIFIED", pod("job-7", 2, job="job-7")))
+        done, others = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {waiting[7]}
+        for task in others:
+            task.cancel()
+    assert client.asked == ["list", "watch 1"]
+
+
+async def test_a_late_comer_has_the_state_at_once(watches, client):
+    client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
+    async with of(watches).subscribe("a") as first:
+        await asyncio.wait_for(first.changed(), 5)
+        async with of(watches).subscribe("b") as late:
+            assert names(late) == ["b-0"]
+            await asyncio.wait_for(late.changed(), 5)
+    assert client.asked.count("list") == 1
+
+
+async def test_changes_coalesce(watches, client):
+    client.says((5, []))
+    async with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
+        await asyncio.wait_for(subscription.changed(), 5)
+        await asyncio.wait_for(other.changed(), 5)
+        client.tells(*(("MODIFIED", pod("a-0", version)) for version in range(6, 106)))
+        client.tells(("ADDED", pod("b-0", 200, job="b")))
+        await until(other, lambda: other.objects)
+        await asyncio.wait_for(subscription.changed(), 5)
+        assert subscription.objects["uid-a-0"]["metadata"]["resourceVersion"] == "105"
+        waiting = asyncio.create_task(subscription.changed())
+        client.tells(("ADDED", pod("b-1", 201, job="b")))
+        await until(other, lambda: len(other.objects) == 2)
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_an_expired_version_lists_anew_and_finds_what_went(watches, client):
+    client.says((5, [pod("a-0", 3, phase="Running"), pod("a-1", 4)]))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+        client.says((50, [pod("a-1", 4), pod("a-2", 40)]))
+        client.tells(ApiError("too old", status=410))
+        await until(subscription, lambda: "uid-a-2" in subscription.objects and subscription.gone)
+        assert names(subscription) == ["a-1", "a-2"]
+        assert subscription.gone["uid-a-0"]["status"] == {"phase": "Running"}
+        client.tells(("ADDED", pod("a-3", 51)))
+        await until(subscription, lambda: "uid-a-3" in subscription.objects)
+    assert client.asked == ["list", "watch 5", "list", "watch 50"]
+
+
+async def test_a_pod_made_again_under_its_name_is_another(watches, client):
+    client.says((5, [pod("a-0", 3, uid="old")]))
+    client.tells(("DELETED", pod("a-0", 6, uid="old")), ("ADDED", pod("a-0", 7, uid="new")))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: "new" in subscription.objects)
+        assert set(subscription.gone) == {"old"}
+        assert set(subscription.objects) == {"new"}
+
+
+async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches, client):
+    client.says((5, [pod("x", 3)]))
+    async with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
+        await asyncio.wait_for(a.changed(), 5)
+        client.tells(("MODIFIED", pod("x", 6, job="b")))
+        await until(b, lambda: b.objects)
+        assert set(a.gone) == {"uid-x"}
+        assert a.objects == {}
+
+
+async def test_goes_on_where_a_broken_connection_left_off(watches, client):
+    client.says((5, []))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+        bookmark = {"metadata": {"resourceVersion": "9"}}
+        client.tells(("ADDED", pod("a-0", 6)), ("BOOKMARK", bookmark), ApiError("reset"), ("ADDED", pod("a-1", 10)))
+        await until(subscription, lambda: len(subscription.objects) == 2)
+    assert client.asked == ["list", "watch 5", "watch 9"]
+
+
+async def test_an_outage_is_logged_once_at_its_begin_and_once_at_its_end(watches, client, caplog):
+    caplog.set_level(logging.INFO, logger=module.__name__)
+    client.says((5, []))
+    client.tells(*[ApiError("connection refused")] * 20, ("ADDED", pod("a-0", 6)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "connection refused" in caplog.text
+    assert "pods in namespace training with app" in caplog.text
+
+
+async def test_one_broken_connection_is_no_outage(watches, client, caplog):
+    caplog.set_level(logging.INFO, logger=module.__name__)
+    client.says((5, []))
+    client.tells(ApiError("reset"), ("ADDED", pod("a-0", 6)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert caplog.text == ""
+
+
+async def test_a_watch_that_ends_at_once_is_trouble(watches, client, caplog):
+    client.says((5, []))
+    client.tells(None, None, None, ("ADDED", pod("a-0", 6)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert "ended the watch" in caplog.text
+
+
+async def test_a_connection_that_leads_nowhere_is_a_refusal(watches, client, monkeypatch):
+    monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
+    client.says(BackendUnavailable("no such kubeconfig"))
+    async with of(watches).subscribe("a") as subscription:
+        with pytest.raises(ApiError, match="no such kubeconfig"):
+            await asyncio.wait_for(subscription.changed(), 5)
+
+
+async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client, monkeypatch):
+    monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
+    client.says(ApiError("pods is forbidden", status=403, reason="Forbidden"))
+    async with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
+        raised = []
+        for each in (subscription, other):
+            with pytest.raises(ApiError, match="pods is forbidden") as caught:
+                await asyncio.wait_for(each.changed(), 5)
+            assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
+            raised.append(caught.value)
+        assert raised[0] is not raised[1]
+        async with of(watches).subscribe("c") as late:
+            with pytest.raises(ApiError, match="forbidden"):
+                await asyncio.wait_for(late.changed(), 5)
+        client.says((5, [pod("a-0", 3)]))
+        await until(subscription, lambda: subscription.objects)
+
+
+@pytest.mark.parametrize("error", [ApiError("down"), ApiError("x", status=500), ApiError("x", status=429)])
+async def test_trouble_that_goes_away_by_itself_never_reaches_a_subscriber(watches, client, monkeypatch, error):
+    monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
+    monkeypatch.setattr(module, "REFUSED_LATER", 0.0)
+    client.says(*[error] * 10, (5, []))
+    client.tells(*[error] * 10, ("ADDED", pod("a-0", 6)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+
+
+async def test_a_momentary_refusal_is_waited_out(watches, client):
+    client.says(*[ApiError("forbidden", status=403)] * 3, (5, []))
+    client.tells(*[ApiError("forbidden", status=403)] * 3, ("ADDED", pod("a-0", 6)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+
+
+async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(watches, client, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    client.says((5, [pod("a-0", 3)]))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+        waiting = asyncio.create_task(subscription.changed())
+        refusal = ApiError("forbidden", status=403)
+        client.tells(refusal)
+        await eventually(lambda: client.asked == ["list", "watch 5", "watch 5"])
+        now[0] = module.REFUSED_LATER - 1
+        client.tells(refusal)
+        await eventually(lambda: len(client.asked) == 4)
+        assert not waiting.done()
+        now[0] = module.REFUSED_LATER
+        client.tells(refusal)
+        with pytest.raises(ApiError, match="forbidden"):
+            await asyncio.wait_for(waiting, 5)
+        assert names(subscription) == ["a-0"]
+
+
+async def test_an_error_of_its_own_does_not_end_it(watches, client, caplog):
+    client.says((5, []), (7, [pod("a-0", 6)]))
+    client.tells(("ADDED", {"metadata": {}}))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert "KeyError" in caplog.text
+
+
+async def test_lingers_for_the_next_task(watches, client):
+    client.says((5, []))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+    assert client.asked == ["list", "watch 5"]
+
+
+async def test_ends_after_its_last_subscription_and_begins_anew(watches, client, monkeypatch):
+    monkeypatch.setattr(module, "LINGER", 0.0)
+    client.says((5, [pod("a-0", 3)]))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+        await eventually(lambda: client.open)
+    await eventually(lambda: not client.open)
+    client.says((9, []))
+    async with of(watches).subscribe("a") as subscription:
+        assert not subscription.synced
+        await asyncio.wait_for(subscription.changed(), 5)
+        assert subscription.objects == {}
+    assert client.asked == ["list", "watch 5", "list", "watch 9"]
+
+
+async def test_who_is_subscribed_at_the_end_is_told(client):
+    watches = Watches(client)
+    client.says((5, []))
+    async with of(watches).subscribe("a") as subscription:
+        await asyncio.wait_for(subscription.changed(), 5)
+        await watches.close()
+        with pytest.raises(ApiError, match="was ended"):
+            await asyncio.wait_for(subscription.changed(), 5)
+
+
+def test_the_same_label_is_the_same_watch():
+    assert by_label("job") is JOB
+    assert by_label("other") is not JOB

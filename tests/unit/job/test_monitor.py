@@ -1,0 +1,181 @@
+"""A job that takes its time is waited for; one that can never start is not. The clock is made up."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from airflow_trainer_provider.job.monitor import Monitor
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
+
+_BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def at(seconds):
+    return _BEGIN + timedelta(seconds=seconds)
+
+
+def _status(*reasons, phase=JobPhase.STARTING, waiting_since=0, reason=None, **fields):
+    """A job whose replicas wait for these reasons; ``run`` for one that runs."""
+    replicas = [
+        ReplicaStatus(group="worker", index=index, started_at=at(1))
+        if word == "run"
+        else ReplicaStatus(group="worker", index=index, reason=word, message=fields.get("message"))
+        for index, word in enumerate(reasons)
+    ]
+    since = None if waiting_since is None else at(waiting_since)
+    return JobStatus(phase=phase, reason=reason, queued_at=at(0), waiting_since=since, replicas=tuple(replicas))
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds"),
+    [
+        ("InvalidImageName", 10),
+        ("ErrImageNeverPull", 10),
+        ("Init:InvalidImageName", 10),
+        ("ErrImagePull", 60),
+        ("ImagePullBackOff", 60),
+        ("Init:ImagePullBackOff", 60),
+        ("CreateContainerConfigError", 60),
+        ("CreateContainerError", 60),
+        ("RunContainerError", 60),
+        ("ContainerCreating", None),
+        ("PodInitializing", None),
+        ("Unschedulable", None),
+        ("CrashLoopBackOff", None),
+        (None, None),
+    ],
+)
+def test_what_lasts_too_long(reason, seconds):
+    monitor = Monitor(None)
+    status = _status("run", reason, message="so it is")
+
+    assert monitor.observe(status, at(100)) is None
+    assert monitor.next_wakeup(at(103)) == (None if seconds is None else seconds - 3)
+    if seconds is None:
+        assert monitor.observe(status, at(100_000)) is None
+        return
+    assert monitor.observe(status, at(100 + seconds - 0.1)) is None
+    verdict = monitor.observe(status, at(100 + seconds))
+    assert (verdict.reason, verdict.message, verdict.replica) == (reason, "so it is", "worker-1")
+
+
+def test_an_image_that_cannot_be_pulled_is_one_trouble_under_two_names():
+    monitor = Monitor(None)
+    for second in range(0, 60, 10):
+        assert monitor.observe(_status("ErrImagePull" if second % 20 else "ImagePullBackOff"), at(second)) is None
+
+    assert monitor.observe(_status("ErrImagePull"), at(60)).replica == "worker-0"
+
+
+def test_a_trouble_that_passed_is_forgotten():
+    monitor = Monitor(None)
+    monitor.observe(_status("ErrImagePull"), at(0))
+    monitor.observe(_status("ContainerCreating"), at(50))
+    assert monitor.next_wakeup(at(50)) is None
+
+    assert monitor.observe(_status("ErrImagePull"), at(55)) is None
+    assert monitor.next_wakeup(at(60)) == 55
+
+
+def test_troubles_of_two_replicas_are_two():
+    monitor = Monitor(None)
+    monitor.observe(_status("ErrImagePull", "run"), at(0))
+    monitor.observe(_status("run", "ErrImagePull"), at(50))
+
+    assert monitor.observe(_status("run", "ErrImagePull"), at(60)) is None
+    assert monitor.observe(_status("run", "ErrImagePull"), at(110)).replica == "worker-1"
+
+
+def test_the_startup_timeout_counts_from_when_it_could_have_started():
+    monitor = Monitor(300)
+    status = _status("run", "Unschedulable", phase=JobPhase.QUEUED, waiting_since=20, message="0/1 nodes are available")
+
+    assert monitor.observe(status, at(100)) is None
+    assert monitor.next_wakeup(at(100)) == 220
+    verdict = monitor.observe(status, at(320))
+
+    assert (verdict.reason, verdict.replica) == ("Unschedulable", "worker-1")
+    assert verdict.message == (
+        "worker-1 had not started 300 s after it could have (run_policy.startup_timeout_seconds): "
+        "0/1 nodes are available"
+    )
+
+
+def test_what_hinders_the_job_is_the_reason_where_no_replica_knows_one():
+    refused = _status(None, phase=JobPhase.QUEUED, reason="FailedCreate")
+
+    verdict = _late(Monitor(5), refused)
+
+    assert (verdict.reason, verdict.replica) == ("FailedCreate", None)
+    assert verdict.message.endswith(": queued (FailedCreate)")
+
+    refused = refused.model_copy(update={"message": "exceeded quota"})
+    assert _late(Monitor(5), refused).message.endswith("(run_policy.startup_timeout_seconds): exceeded quota")
+
+    assert _late(Monitor(5), _status("ContainerCreating")).reason == "StartupTimeout"
+
+
+def _late(monitor, status):
+    monitor.observe(status, at(0))
+    return monitor.observe(status, at(1000))
+
+
+def test_without_a_timeout_it_may_wait_for_room_for_ever():
+    assert _late(Monitor(None), _status("Unschedulable", phase=JobPhase.QUEUED)) is None
+
+
+@pytest.mark.parametrize("phase", [JobPhase.SUSPENDED, JobPhase.QUEUED])
+def test_the_time_in_a_queue_does_not_count(phase):
+    monitor = Monitor(30)
+    monitor.observe(_status(None, waiting_since=0), at(0))
+    assert monitor.observe(_status(None, phase=phase, waiting_since=None), at(29)) is None
+    assert monitor.next_wakeup(at(29)) is None
+    assert monitor.observe(_status(None, phase=phase, waiting_since=None), at(5000)) is None
+
+    assert monitor.observe(_status(None, waiting_since=5000), at(5001)) is None
+    assert monitor.next_wakeup(at(5001)) == 29
+
+
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.RESTARTING])
+def test_what_has_started_once_is_bound_no_more(phase):
+    monitor = Monitor(30)
+    monitor.observe(_status("run", phase=phase, waiting_since=None), at(5))
+
+    assert _late(monitor, _status("Unschedulable", phase=JobPhase.QUEUED)) is None
+    assert monitor.next_wakeup(at(1000)) is None
+
+
+def test_whoever_takes_a_job_over_looks_for_a_while_before_it_judges():
+    monitor = Monitor(300)
+    status = _status("Unschedulable", phase=JobPhase.QUEUED)
+
+    assert monitor.observe(status, at(9000)) is None
+    assert monitor.next_wakeup(at(9000)) == 10
+    assert monitor.observe(status, at(9010)).reason == "Unschedulable"
+
+
+def test_a_job_that_has_ended_is_left_alone():
+    monitor = Monitor(1)
+    status = _status("InvalidImageName", phase=JobPhase.FAILED)
+
+    assert _late(monitor, status) is None
+    assert monitor.next_wakeup(at(1000)) is None
+
+
+def test_a_wakeup_that_is_due_is_not_in_the_past():
+    monitor = Monitor(None)
+    monitor.observe(_status("InvalidImageName"), at(0))
+
+    assert monitor.next_wakeup(at(500)) == 0
+
+
+def test_the_outcome_is_a_failure_of_the_replica_that_does_not_start():
+    status = _status("run", "ImagePullBackOff", message="Back-off pulling image")
+
+    outcome = _late(Monitor(None), status).outcome(status, at(1000))
+
+    assert (outcome.phase, outcome.reason, outcome.first_failed) == (JobPhase.FAILED, "ImagePullBackOff", "worker-1")
+    assert (outcome.finished_at, outcome.waiting_since) == (at(1000), None)
+    assert [row.reason for row in outcome.replicas] == ["Stopped", "ImagePullBackOff"]
