@@ -5,6 +5,7 @@ After each: one training, the right outcome, and nothing left in the cluster.
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -91,6 +92,13 @@ def test_a_deferred_job_outlives_its_triggerer(on_cluster, airflow, backend, fol
 
     airflow.kill("triggerer", number)
     airflow.restart("triggerer")
+
+    def goes_on() -> bool | None:
+        told = airflow.task_log(dag_id, run, "train").rpartition(" starting")[2]
+        return ("of rank 0" in told and "of rank 1" in told) or None
+
+    # The Training Operator deletes workers that still run when the master has ended, and their last lines with them.
+    wait_until(goes_on, 60, lambda: airflow.task_log(dag_id, run, "train"))
     folder.go()
 
     assert airflow.wait_for_run(dag_id, run) == "success"
