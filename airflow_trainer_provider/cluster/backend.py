@@ -12,7 +12,16 @@ from typing import Any
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.end import end, finish
 from airflow_trainer_provider.cluster.follow_logs import JobLogs
-from airflow_trainer_provider.cluster.objects import handle_of, is_being_ended, location_of, owner_of
+from airflow_trainer_provider.cluster.groups import carried_over, with_groups
+from airflow_trainer_provider.cluster.log_place import LogPlace
+from airflow_trainer_provider.cluster.objects import (
+    handle_of,
+    is_being_ended,
+    is_ours,
+    is_rendered,
+    location_of,
+    owner_of,
+)
 from airflow_trainer_provider.cluster.order import Order, manifest_order, order_of
 from airflow_trainer_provider.cluster.render import render
 from airflow_trainer_provider.cluster.submit import Submitter, jobs_of
@@ -23,10 +32,13 @@ from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.job.backend import LogLine, Submission
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.result import read_result
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import Facts, Kind, Manifest
-from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for, manifest_kind
+from airflow_trainer_provider.kinds.manifest import ManifestJob
+from airflow_trainer_provider.kinds.pod import check_pod_template
+from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for
 
 _NOT_FOUND = 404
 #: While a job has no pods, its controller may have said why in an event: looked for at first after so many seconds,
@@ -53,12 +65,17 @@ class ClusterBackend:
         self._namespace = namespace
         # An ended job's pods may go at any time; what was seen of them at its end stays.
         self._ended: dict[str, View] = {}
+        # What its runtime says of a job's replicas is asked for once.
+        self._known: dict[str, Manifest] = {}
         self._logs: dict[str, JobLogs] = {}
+        self._places: dict[tuple[str, str], LogPlace] = {}
 
-    def check(self, job: Job) -> None:
-        """Refuse what the kind of the job's framework cannot express."""
+    def check(self, job: Job | ManifestJob) -> None:
+        """Refuse what the kind of the job's framework cannot express; a manifest says itself what it can."""
         kind = kind_for(self.name, job)
-        kind.check(job)
+        if isinstance(job, Job):
+            check_pod_template(job)
+            kind.check(job)
         ttl = job.spec.run_policy.ttl_seconds_after_finished
         if ttl is not None and (kind.ttl is None or job.spec.on_finish_action == "delete"):
             allowed = "no value, unless the job is kept and its kind has such a time"
@@ -68,25 +85,18 @@ class ClusterBackend:
             field = "run_policy.ttl_seconds_after_finished"
             raise UnsupportedField(self.name, Problem(field, ttl, allowed, fix))
 
-    def render(self, job: Job, identity: Identity) -> str:
+    def render(self, job: Job | ManifestJob, identity: Identity) -> str:
         """The job's objects as YAML. Creates nothing, and asks no cluster."""
-        kind = kind_for(self.name, job)
-        order = order_of(kind, self._namespace, job, identity)
+        order = self._order(job, identity)
         return render(order.render(order.name, Facts()), self._namespace)
 
-    async def submit(self, job: Job, identity: Identity) -> Submission:
+    async def submit(self, job: Job | ManifestJob, identity: Identity) -> Submission:
         """Start the job, or adopt what an earlier try of this task left."""
-        kind = kind_for(self.name, job)
-        return await self._submit(order_of(kind, self._namespace, job, identity))
-
-    async def submit_manifest(self, manifest: Manifest, framework: str, identity: Identity) -> Submission:
-        """Start a job from the user's own manifest, or adopt what an earlier try of this task left.
-
-        :param manifest: the main object, of one of this backend's kinds.
-        :param framework: which it runs.
-        """
-        kind = manifest_kind(self.name, manifest)
-        return await self._submit(manifest_order(kind, framework, manifest, identity))
+        order = self._order(job, identity)
+        await self._ensure_served(order.kind)
+        cluster = self._connected()
+        kind, main, adopted = await Submitter(cluster, self._namespace, order).submit()
+        return Submission(handle_of(self.name, kind, main, cluster.connection.id), adopted)
 
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns."""
@@ -134,7 +144,9 @@ class ClusterBackend:
     async def logs(self, handle: JobHandle, reader: str) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, up to the job's end."""
         kind, main = await self._main(handle)
-        logs = self._logs[handle.uid] = JobLogs(self._connected(), kind, main, reader)
+        # On what is not ours nothing is written down: there, the place is kept here.
+        place = None if is_ours(main) else self._places.setdefault((handle.uid, reader), LogPlace())
+        logs = self._logs[handle.uid] = JobLogs(self._connected(), kind, main, reader, place=place)
         async with aclosing(logs.lines(self.watch(handle))) as lines:
             async for line in lines:
                 yield line
@@ -152,9 +164,10 @@ class ClusterBackend:
         # Rank 0 need not be in the first replica: the rendezvous of an elastic job gives the ranks out anew.
         for replica in view.status().replicas:
             for pod in reversed(view.pods_of(replica.name)):
-                message = _termination_message(pod)
-                if message:
-                    return message.encode()
+                message = (_termination_message(pod) or "").encode()
+                # What is somebody else's script may leave there, a result or not, is its own business.
+                if message and (is_rendered(view.main) or read_result(message)[1] is None):
+                    return message
         return None
 
     async def collected(self, handle: JobHandle) -> None:
@@ -162,6 +175,8 @@ class ClusterBackend:
         cluster = self._connected()
         try:
             view = await self._view(handle)
+            if not is_ours(view.main):
+                return
             patch = {"metadata": {"annotations": {labels.COLLECTED: "true"}}}
             await cluster.client.patch(view.kind.resource, location_of(handle)[1], handle.name, patch)
             await finish(cluster, view.kind, view.main, succeeded=view.status().phase is JobPhase.SUCCEEDED)
@@ -177,15 +192,17 @@ class ClusterBackend:
             kind, main = await self._main(handle)
         except JobLost:
             return True
+        if not is_ours(main):
+            return False
         if (await View.read(cluster, kind, main)).status().phase.ended:
             return owner_of(main) == handle.owner
         return await end(cluster, kind, main, reason, handle.owner)
 
-    async def _submit(self, order: Order) -> Submission:
-        await self._ensure_served(order.kind)
-        cluster = self._connected()
-        kind, main, adopted = await Submitter(cluster, self._namespace, order).submit()
-        return Submission(handle_of(self.name, kind, main, cluster.connection.id), adopted)
+    def _order(self, job: Job | ManifestJob, identity: Identity) -> Order:
+        kind = kind_for(self.name, job)
+        if isinstance(job, Job):
+            return order_of(kind, self._namespace, job, identity)
+        return manifest_order(job, self._namespace, identity)
 
     async def _end(self, handle: JobHandle, live: LiveView, view: View, status: JobStatus) -> JobStatus:
         """The last status: of a job that has ended, and none of whose pods runs any more."""
@@ -225,7 +242,11 @@ class ClusterBackend:
             raise JobLost(message) from error
         if main["metadata"]["uid"] != handle.uid:
             raise JobLost(f"Training job {handle.name} is gone: another job has its name now.")
-        return kind, main
+        known = self._known.get(handle.uid)
+        known = self._known[handle.uid] = (
+            carried_over(known, main) if known else await with_groups(self._connected(), kind, main)
+        )
+        return kind, known
 
     async def _ensure_served(self, kind: Kind) -> None:
         if await self._connected().serves(kind.resource):

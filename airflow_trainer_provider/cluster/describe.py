@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.kueue import all_workloads
 from airflow_trainer_provider.cluster.manage import ClusterJob, jobs
 from airflow_trainer_provider.cluster.objects import annotation, groups_of, identity_of
 from airflow_trainer_provider.cluster.view import View, warnings_of
-from airflow_trainer_provider.frameworks import MODULES, get_framework
+from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.diagnosis import Diagnosis
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.job.verdict import verdict
 from airflow_trainer_provider.kinds import labels
-from airflow_trainer_provider.kinds.base import PODS, Kind, Manifest, Resource
-from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
 
 
-async def overviews(cluster: Cluster, namespace: str, kinds: Iterable[Kind] = tuple(KINDS.values())) -> list[Overview]:
+async def overviews(cluster: Cluster, namespace: str, backend: str | None = None) -> list[Overview]:
     """How all jobs of a namespace stand, the oldest first, with a few requests for all of them.
 
     Why a job has no pods is told by :func:`describe` only.
 
-    :param kinds: which to look for.
+    :param backend: only jobs of this backend's kinds; None for all.
     """
-    found = await jobs(cluster, namespace, kinds)
+    found = await jobs(cluster, namespace, backend)
     parts: dict[tuple[Resource, str], dict[str, list[Manifest]]] = {}
     for kind in {job.kind.key: job.kind for job in found}.values():
         for resource, label in ((PODS, kind.pod_label), *((child, labels.JOB) for child in kind.children)):
             if (resource, label) not in parts:
                 parts[resource, label] = await _by_label(cluster, resource, namespace, label)
+    workloads = await all_workloads(cluster, namespace) if found else {}
     shown = []
     for job in found:
         children = [child for resource in job.kind.children for child in parts[resource, labels.JOB].get(job.name, ())]
-        view = View(job.kind, job.main, parts[PODS, job.kind.pod_label].get(job.name, ()), children=children)
+        pods = parts[PODS, job.kind.pod_label].get(job.name, ())
+        queued = [each for part in (job.main, *children) for each in workloads.get(part["metadata"]["uid"], ())]
+        view = View(job.kind, job.main, pods, children=children, workloads=queued)
         shown.append(_overview(job, view.status()))
     return shown
 
@@ -78,8 +80,7 @@ def _overview(job: ClusterJob, status: JobStatus) -> Overview:
 
 
 async def _diagnosis(cluster: Cluster, job: ClusterJob, status: JobStatus) -> Diagnosis | None:
-    # Of a job that something else made nobody knows it. Then tracebacks of its launcher may stand for the script's own.
-    framework = annotation(job.main, labels.FRAMEWORK) or _only(job.kind.frameworks) or next(iter(MODULES))
+    framework = annotation(job.main, labels.FRAMEWORK) or _only(job.kind.frameworks) or ""
     backend = ClusterBackend(job.backend, cluster, job.namespace)
     return await verdict(backend, job.handle(cluster.connection.id), get_framework(framework), status)
 

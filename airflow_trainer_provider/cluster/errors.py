@@ -159,7 +159,7 @@ def _access(error: ApiError, resource: Resource, namespace: str) -> Refusal | No
         return Refusal(
             "Unauthorized",
             f"The API server does not know who we are: {error}. The connection's token or certificate is wrong or has "
-            "expired. Renew it in the connection; see the documentation on connections.",
+            "expired. Renew it in the connection; see docs/how-to/connection.md.",
             False,
         )
     if error.status != 403:
@@ -171,7 +171,7 @@ def _access(error: ApiError, resource: Resource, namespace: str) -> Refusal | No
     return Refusal(
         "NoPermission",
         f"{user} may not {verb} {plural} ({resource.api_version}) in namespace {namespace!r}. Grant it with a Role and "
-        "a RoleBinding; the documentation on RBAC has them ready.",
+        "a RoleBinding; docs/how-to/kubernetes.md says how.",
         False,
     )
 

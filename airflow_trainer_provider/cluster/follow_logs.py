@@ -12,7 +12,7 @@ from contextlib import aclosing
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.log_place import LogPlace
 from airflow_trainer_provider.cluster.logs import Logs, tail
-from airflow_trainer_provider.cluster.objects import annotation
+from airflow_trainer_provider.cluster.objects import annotation, is_ours
 from airflow_trainer_provider.cluster.view import View, watch_pods
 from airflow_trainer_provider.errors import ApiError, JobLost
 from airflow_trainer_provider.job.backend import LogLine
@@ -28,7 +28,8 @@ _LAST_SAVE_SECONDS = 5.0
 
 
 class JobLogs:
-    """The logs of one job, as one reader has them. A named reader's place is kept on the job's main object.
+    """The logs of one job, as one reader has them. A named reader's place is kept on the main object of a
+    job of ours; on somebody else's nothing is written.
 
     :param cluster: where the job runs.
     :param kind: of its main object.
@@ -53,7 +54,7 @@ class JobLogs:
         self._main = main
         # A name of any length and of any characters makes a key.
         digest = hashlib.sha256(reader.encode()).hexdigest()[:16]
-        self._key = f"{labels.PREFIX}/log-{digest}" if reader else None
+        self._key = f"{labels.PREFIX}/log-{digest}" if reader and is_ours(main) else None
         self._place = place or LogPlace((self._key and annotation(main, self._key)) or "")
         self._replicas = replicas
         self._saved = self._place.text()

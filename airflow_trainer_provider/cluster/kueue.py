@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.kinds.base import Manifest, Resource
 from airflow_trainer_provider.kinds.events import queued_by_kueue
 
 WORKLOADS = Resource("kueue.x-k8s.io/v1beta1", "Workload", "workloads")
+_JOB_UID = "kueue.x-k8s.io/job-uid"
 
 
 async def workloads_of(cluster: Cluster, objects: Iterable[Manifest]) -> list[Manifest]:
@@ -21,6 +23,18 @@ async def workloads_of(cluster: Cluster, objects: Iterable[Manifest]) -> list[Ma
         return []
     found = []
     for metadata in queued:
-        label = f"kueue.x-k8s.io/job-uid={metadata['uid']}"
+        label = f"{_JOB_UID}={metadata['uid']}"
         found += (await cluster.client.list(WORKLOADS, metadata["namespace"], label_selector=label)).items
+    return found
+
+
+async def all_workloads(cluster: Cluster, namespace: str) -> Mapping[str, Sequence[Manifest]]:
+    """The Workloads of a namespace, by the uid of the object that each is for.
+
+    :param namespace: where to look.
+    """
+    found: dict[str, list[Manifest]] = defaultdict(list)
+    if await cluster.serves(WORKLOADS):
+        for workload in (await cluster.client.list(WORKLOADS, namespace, label_selector=_JOB_UID)).items:
+            found[workload["metadata"]["labels"][_JOB_UID]].append(workload)
     return found

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.find import Wanted, find
+from airflow_trainer_provider.cluster.groups import with_groups
 from airflow_trainer_provider.cluster.objects import annotation, handle_of, is_ours, location_of
 from airflow_trainer_provider.cluster.suspension import is_suspended, until_stopped
 from airflow_trainer_provider.cluster.suspension import suspend as suspend_pods
 from airflow_trainer_provider.cluster.view import View
-from airflow_trainer_provider.errors import ApiError, JobLost, ManageError, SpecError
+from airflow_trainer_provider.errors import ApiError, JobLost, ManageError
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import PODS, Kind, Manifest
 from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS
-from airflow_trainer_provider.spec.validation import choice
 
 _NOT_FOUND = 404
 _CONFLICT = 409
@@ -64,60 +65,45 @@ class ClusterJob:
         return handle_of(self.backend, self.kind, self.main, connection_id)
 
 
-def kinds_of(backend: str | None, kind: str | None) -> tuple[Kind, ...]:
-    """The kinds that somebody means.
-
-    :param backend: only this backend's; None for all.
-    :param kind: only this one, as Kubernetes calls it or by its key, in any case of letters; None for all.
-    :raises SpecError: there is none.
-    """
-    if backend is not None and backend not in BACKENDS:
-        raise SpecError([choice("backend", backend, BACKENDS, "Use one of these.")])
-    possible = BACKENDS[backend] if backend else tuple(KINDS.values())
-    meant = tuple(each for each in possible if kind is None or kind.lower() in (each.key, each.resource.kind.lower()))
-    if not meant:
-        raise SpecError([choice("kind", kind, [each.key for each in possible], "Use one of these.")])
-    return meant
-
-
-async def jobs(cluster: Cluster, namespace: str, kinds: Iterable[Kind] = tuple(KINDS.values())) -> list[ClusterJob]:
+async def jobs(cluster: Cluster, namespace: str, backend: str | None = None) -> list[ClusterJob]:
     """All jobs of a namespace, the oldest first: also those that something else made.
 
     :param cluster: which is asked.
     :param namespace: where to look.
-    :param kinds: which to look for; those that the cluster does not have are left out.
+    :param backend: only jobs of this backend's kinds; None for all. Kinds that the cluster does not have are left out.
     """
     found = []
-    for backend, kind in await _served(cluster, kinds):
-        selector = "" if _always_a_job(kind) else labels.OURS
-        listing = await cluster.client.list(kind.resource, namespace, label_selector=selector)
-        found += [ClusterJob(backend, kind, main) for main in listing.items if _is_job(kind, main)]
+    for name in [backend] if backend else BACKENDS:
+        for kind in BACKENDS[name]:
+            if await cluster.serves(kind.resource):
+                # Whether a Job that something else made trains anything, nobody knows.
+                selector = "" if kind.resource.crd else labels.OURS
+                listing = await cluster.client.list(kind.resource, namespace, label_selector=selector)
+                found += [ClusterJob(name, kind, main) for main in listing.items if _stands_for_a_job(kind, main)]
     return sorted(found, key=lambda job: str(job.main["metadata"]["creationTimestamp"]))
 
 
-async def get(cluster: Cluster, namespace: str, name: str, kinds: Iterable[Kind] = tuple(KINDS.values())) -> ClusterJob:
+async def get(
+    cluster: Cluster, namespace: str, name: str, *, backend: str | None = None, kind: str | None = None
+) -> ClusterJob:
     """The job of a name.
 
-    :param kinds: which it may be of.
-    :raises JobLost: there is none.
+    :param backend: of the job; None for any.
+    :param kind: of the job, as Kubernetes calls it or by its key; None for any.
+    :raises SpecError: there is no such kind.
+    :raises JobLost: there is no such job.
     :raises ManageError: there are several, of different kinds.
     """
-    served = await _served(cluster, kinds)
-    found = []
-    for backend, kind in served:
-        main = await _read(cluster, kind, namespace, name)
-        if main is not None and _is_job(kind, main):
-            found.append(ClusterJob(backend, kind, main))
+    wanted = Wanted(name=name, kind=kind, every=True)
+    found = [each for each in await find(cluster, namespace, wanted) if backend in (None, each.backend)]
     if not found:
-        looked = ", ".join(kind.key for _, kind in served) or "none, for the cluster has none of them"
-        raise JobLost(f"There is no training job {name} in namespace {namespace} (looked for kinds: {looked}).")
+        which = f" of backend {backend}" if backend else ""
+        raise JobLost(f"There is no {wanted}{which} in namespace {namespace}.")
     if len(found) > 1:
-        several = ", ".join(job.kind.key for job in found)
-        raise ManageError(
-            f"There are {len(found)} training jobs {name} in namespace {namespace}: say which kind, of {several}.",
-            retryable=False,
-        )
-    return found[0]
+        several = ", ".join(location_of(handle)[0] for handle in found)
+        message = f"There are {len(found)} jobs called {name} in namespace {namespace}: say which kind, of {several}."
+        raise ManageError(message, retryable=False)
+    return await of_handle(cluster, found[0])
 
 
 async def of_handle(cluster: Cluster, handle: JobHandle) -> ClusterJob:
@@ -130,7 +116,7 @@ async def of_handle(cluster: Cluster, handle: JobHandle) -> ClusterJob:
     if main is None or main["metadata"]["uid"] != handle.uid:
         who = "another job has its name now" if main else f"namespace {namespace} has no {key} of its name"
         raise JobLost(f"Training job {handle.name} is gone: {who}.")
-    return ClusterJob(handle.backend, KINDS[key], main)
+    return ClusterJob(handle.backend, KINDS[key], await with_groups(cluster, KINDS[key], main))
 
 
 async def suspend(cluster: Cluster, job: ClusterJob, *, wait: bool = True) -> bool:
@@ -208,18 +194,8 @@ async def delete(cluster: Cluster, job: ClusterJob, reason: str, *, wait: bool =
     return deleted
 
 
-async def _served(cluster: Cluster, kinds: Iterable[Kind]) -> list[tuple[str, Kind]]:
-    backends = {kind.key: backend for backend, known in BACKENDS.items() for kind in known}
-    return [(backends[kind.key], kind) for kind in kinds if await cluster.serves(kind.resource)]
-
-
-def _always_a_job(kind: Kind) -> bool:
-    """Whether every object of the kind's resource is a training job; a Service is one only where we made it so."""
-    return kind.resource.crd is not None
-
-
-def _is_job(kind: Kind, main: Manifest) -> bool:
-    return _always_a_job(kind) or (is_ours(main) and annotation(main, labels.IDENTITY) is not None)
+def _stands_for_a_job(kind: Kind, main: Manifest) -> bool:
+    return bool(kind.resource.crd) or annotation(main, labels.IDENTITY) is not None
 
 
 async def _read(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Manifest | None:

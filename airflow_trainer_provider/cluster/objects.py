@@ -12,7 +12,7 @@ from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import Kind, Manifest
 
 #: Room for what tells the names of jobs of one and the same try apart.
-_SUFFIX_LENGTH = 3
+SUFFIX_LENGTH = 3
 
 
 def base_name(kind: Kind, job: Job, identity: Identity) -> str:
@@ -20,7 +20,7 @@ def base_name(kind: Kind, job: Job, identity: Identity) -> str:
 
     :param kind: which bounds its length.
     """
-    return identity.job_name(job.spec.name, min(kind.name_limit(job), NAME_LENGTH) - _SUFFIX_LENGTH)
+    return identity.job_name(job.spec.name, min(kind.name_limit(job), NAME_LENGTH) - SUFFIX_LENGTH)
 
 
 def annotation(main: Manifest, name: str) -> str | None:
@@ -41,6 +41,11 @@ def annotated(main: Manifest, values: Mapping[str, str | None]) -> Manifest:
 def is_ours(main: Manifest) -> bool:
     """Whether a task of this provider made the object."""
     return (main["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.PREFIX
+
+
+def is_rendered(main: Manifest) -> bool:
+    """Whether the object, and what belongs to it, was made from a spec: neither somebody else's, nor a manifest."""
+    return is_ours(main) and annotation(main, labels.MANIFEST) is None
 
 
 def identity_of(main: Manifest) -> Identity:
@@ -74,11 +79,12 @@ def handle_of(backend: str, kind: Kind, main: Manifest, connection_id: str) -> J
     """
     metadata = main["metadata"]
     leader = next(iter(groups_of(kind, main)), "worker")
+    only = next(iter(kind.frameworks)) if len(kind.frameworks) == 1 else ""
     return JobHandle(
         name=metadata["name"],
         uid=metadata["uid"],
         backend=backend,
-        framework=annotation(main, labels.FRAMEWORK) or "",
+        framework=annotation(main, labels.FRAMEWORK) or only,
         leader=f"{leader}-0",
         owner=owner_of(main),
         location=f"{kind.key}/{metadata['namespace']}/{connection_id}",

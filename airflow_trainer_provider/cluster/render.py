@@ -39,7 +39,8 @@ def _mask(value: Any) -> None:
             _mask(each)
     elif isinstance(value, dict):
         for variable in value["env"] if isinstance(value.get("env"), list) else ():
-            if isinstance(variable.get("value"), str):
+            # A manifest of the user's own may hold anything; what is wrong with it the API server says.
+            if isinstance(variable, dict) and all(isinstance(variable.get(each), str) for each in ("name", "value")):
                 variable["value"] = redacted({variable["name"]: variable["value"]})[variable["name"]]
         for each in value.values():
             _mask(each)

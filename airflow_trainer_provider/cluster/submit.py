@@ -94,9 +94,7 @@ class Submitter:
             return None
         suspended = annotation(main, labels.CANCELLED) is not None and "deletionTimestamp" not in main["metadata"]
         if same and suspended and annotation(main, labels.ON_KILL) == "suspend":
-            handed = await self._hand_over(kind, main, {labels.CANCELLED: None}, "it was suspended, and goes on")
-            await suspend(self._cluster, kind, main, False)
-            return handed
+            return await self._hand_over(kind, main, {labels.CANCELLED: None}, "it was suspended, and goes on")
         if same and not is_being_ended(main):
             return await self._hand_over(kind, main, {}, f"try {earlier} started it, and it still runs")
         await end(self._cluster, kind, main, "the task was tried again with other parameters")
@@ -124,6 +122,8 @@ class Submitter:
             return await self._adopt(kind, fresh)
         if annotation(main, labels.COMPLETE) is None:
             main = await self._complete(main, await self._render(main["metadata"]["name"]))
+        if labels.CANCELLED in values:
+            await suspend(self._cluster, kind, main, False)
         return main, why
 
     async def _create(self) -> tuple[Manifest, str | None]:

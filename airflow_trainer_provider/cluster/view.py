@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.groups import carried_over
 from airflow_trainer_provider.cluster.kueue import workloads_of
-from airflow_trainer_provider.cluster.objects import annotation, groups_of, is_ours
+from airflow_trainer_provider.cluster.objects import annotation, groups_of, is_ours, is_rendered
 from airflow_trainer_provider.cluster.watch import Subscription, by_label, by_name
 from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.status import JobStatus
@@ -50,17 +51,21 @@ class View:
         """
         namespace, name = main["metadata"]["namespace"], main["metadata"]["name"]
         pods = await cluster.client.list(PODS, namespace, label_selector=f"{kind.pod_label}={name}")
+        # What others made does not carry our labels; it has the job's own name.
+        selector = {"label_selector": f"{labels.JOB}={name}"}
+        if not is_rendered(main):
+            selector = {"field_selector": f"metadata.name={name}"}
         children = [
             child
             for resource in kind.children
-            for child in (await cluster.client.list(resource, namespace, label_selector=f"{labels.JOB}={name}")).items
+            for child in (await cluster.client.list(resource, namespace, **selector)).items
         ]
         view = cls(kind, main, pods.items, children=children)
         return view if pods.items else replace(view, **await why_no_pods(cluster, main, children))
 
     def status(self) -> JobStatus:
         """How the job stands."""
-        return job_status(
+        status = job_status(
             self.kind,
             self.main,
             self.pods,
@@ -71,6 +76,7 @@ class View:
             events=self.events,
             deleted=self.deleted,
         )
+        return status.model_copy(update={"progress": self.kind.progress(self.main)}) if self.kind.progress else status
 
     def pods_of(self, replica: str) -> list[Manifest]:
         """A replica's pods, the newest last; those that are gone before those that are there."""
@@ -109,7 +115,8 @@ class LiveView:
     def view(self) -> View:
         """What is known now."""
         uid = self._last["metadata"]["uid"]
-        self._last = self._main.objects.get(uid) or self._main.gone.get(uid) or self._last
+        newest = self._main.objects.get(uid) or self._main.gone.get(uid) or self._last
+        self._last = carried_over(self._last, newest)
         return View(
             self._kind,
             self._last,
@@ -152,7 +159,11 @@ async def live_view(cluster: Cluster, kind: Kind, main: Manifest) -> AsyncIterat
             await stack.enter_async_context(watch_pods(cluster, kind, main)),
         ]
         for resource in kind.children:
-            watch = watches.of(resource, namespace, labels.OURS, by_label(labels.JOB))
+            watch = (
+                watches.of(resource, namespace, labels.OURS, by_label(labels.JOB))
+                if is_rendered(main)
+                else watches.of(resource, namespace, "", by_name)
+            )
             subscribed.append(await stack.enter_async_context(watch.subscribe(name)))
         live = LiveView(kind, main, subscribed)
         await live.synced()

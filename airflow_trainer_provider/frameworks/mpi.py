@@ -46,5 +46,9 @@ FRAMEWORK = Framework(
     files=_files,
     processes_per_node=True,
     rank_variable="OMPI_COMM_WORLD_RANK",
-    failed_rank=re.compile(r"(?:Process name: \[[^,\]]+,\s*|process rank )(?P<rank>\d+)"),
+    # Open MPI 4 writes [[50315,1],0] where Open MPI 5 writes [prterun-node-71@1,0].
+    failed_rank=re.compile(
+        r"(?:Process name: \[(?:\[[^\]]*\]|[^,\]]+),\s*|process rank "
+        r"|MPI_ABORT was invoked on rank (?=\d+ in communicator MPI_COMM_WORLD))(?P<rank>\d+)"
+    ),
 )

@@ -6,10 +6,11 @@ from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.errors import BackendUnavailable, SpecError
 from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.kinds.manifest import ManifestJob
 from airflow_trainer_provider.kinds.registry import BACKENDS, kind_for
 
 
-async def choose(cluster: Cluster, job: Job) -> tuple[str, str]:
+async def choose(cluster: Cluster, job: Job | ManifestJob) -> tuple[str, str]:
     """The first backend that can carry a job, and whose kind the cluster has.
 
     :param cluster: which is asked what it has.
@@ -27,7 +28,7 @@ async def choose(cluster: Cluster, job: Job) -> tuple[str, str]:
     raise BackendUnavailable("\n  ".join(["backend='auto' found no backend that can run this job:", *refused]))
 
 
-async def _why_not(cluster: Cluster, name: str, job: Job) -> str | None:
+async def _why_not(cluster: Cluster, name: str, job: Job | ManifestJob) -> str | None:
     try:
         ClusterBackend(name, None, "").check(job)
     except SpecError as error:

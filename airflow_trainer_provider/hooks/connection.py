@@ -16,16 +16,6 @@ _TYPE = "kubernetes"
 _UNTYPED = ("generic", "", None)
 
 
-def get_cluster_connection(conn_id: str) -> ClusterConnection:
-    """Read a connection, outside of an event loop.
-
-    :param conn_id: the connection's id.
-    :raises AirflowNotFoundException: there is none.
-    :raises BackendUnavailable: it is of another type, or a field has a value that it cannot have.
-    """
-    return cluster_connection(conn_id, BaseHook.get_connection(conn_id))
-
-
 async def aget_cluster_connection(conn_id: str) -> ClusterConnection:
     """Read a connection, inside of an event loop, such as a trigger's.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     # What talks to clusters is imported where it is used: the local backend needs none of it.
     from airflow_trainer_provider.cluster.cluster import Cluster
     from airflow_trainer_provider.cluster.connection import ClusterConnection
+    from airflow_trainer_provider.kinds.manifest import ManifestJob
 
 #: The log lines that are searched for the traceback of a failure.
 _SEARCHED_LINES = 400
@@ -100,7 +101,7 @@ class TrainerHook(BaseHook):
             raise SpecError([choice("backend", name, (AUTO, *BACKENDS), "Use one of these.")])
         return name
 
-    async def choose(self, job: Job) -> Choice:
+    async def choose(self, job: Job | ManifestJob) -> Choice:
         """The backend for a job; ``auto`` asks the cluster.
 
         :param job: what is to run.
@@ -114,7 +115,7 @@ class TrainerHook(BaseHook):
         name, why = await choose(await self._cluster(self._kubernetes_conn_id), job)
         return Choice(await self._backend(name, self._kubernetes_conn_id, self._namespace), why)
 
-    async def render(self, job: Job, identity: Identity) -> str:
+    async def render(self, job: Job | ManifestJob, identity: Identity) -> str:
         """The whole job as text. A cluster is asked only where the backend is not named.
 
         :param job: what would run.
@@ -125,6 +126,11 @@ class TrainerHook(BaseHook):
         from airflow_trainer_provider.cluster.backend import ClusterBackend
 
         return ClusterBackend(self.name, None, self._namespace or await self._usual_namespace()).render(job, identity)
+
+    async def place(self) -> tuple[Cluster, str]:
+        """The cluster, and the namespace in it, where jobs are looked for by name."""
+        cluster = await self._cluster(self._kubernetes_conn_id)
+        return cluster, choose_namespace(self._namespace, cluster.connection, self.settings.namespace)
 
     async def backend_of(self, handle: JobHandle) -> Backend:
         """The backend that a job runs on, whatever this hook was made for.
@@ -146,11 +152,14 @@ class TrainerHook(BaseHook):
         reader: str | None,
         deadline: datetime | None,
         startup_timeout: float | None = None,
+        only_until: Collection[JobPhase] | None = None,
     ) -> Conclusion:
         """Wait for a job's end; see :func:`~airflow_trainer_provider.job.follow.follow`.
 
         ``[trainer] log_replicas`` decides whose lines are told.
 
+        :param only_until: phases that end the wait well, of a job that is somebody else's; None for a job of ours,
+            which has to succeed.
         :return: what came of the job, all of it: its objects may be gone soon.
         """
         wanted = self.settings.log_replicas
@@ -162,16 +171,24 @@ class TrainerHook(BaseHook):
             deadline=deadline,
             startup_timeout=startup_timeout,
             leader_only=wanted == "leader",
+            only_until=only_until,
         )
-        return await self.conclude(handle, status)
+        return await self.conclude(handle, status, (JobPhase.SUCCEEDED,) if only_until is None else only_until)
 
-    async def conclude(self, handle: JobHandle, status: JobStatus) -> Conclusion:
-        """What came of an ended job.
+    async def conclude(
+        self, handle: JobHandle, status: JobStatus, good: Collection[JobPhase] = (JobPhase.SUCCEEDED,)
+    ) -> Conclusion:
+        """What came of a job.
 
         :param handle: the job.
         :param status: its last status.
+        :param good: the phases that are no failure.
         """
-        if status.phase is not JobPhase.SUCCEEDED:
+        if status.phase not in good:
+            if status.phase is JobPhase.SUCCEEDED:
+                wanted = ", ".join(sorted(phase.value for phase in good))
+                message = f"it succeeded, and was waited for to be {wanted}"
+                status = status.model_copy(update={"reason": "Succeeded", "message": message})
             return Conclusion(failure=await self._diagnosis(handle, status))
         result = await (await self.backend_of(handle)).result(handle)
         return Conclusion(summary=summarize(handle, status, result))

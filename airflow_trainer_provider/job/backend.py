@@ -12,6 +12,7 @@ from airflow_trainer_provider.job.status import JobStatus
 
 if TYPE_CHECKING:
     from airflow_trainer_provider.frameworks.layout import Job
+    from airflow_trainer_provider.kinds.manifest import ManifestJob
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ class Backend(Protocol):
 
     name: str
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job | ManifestJob) -> None:
         """Refuse what this backend cannot express, before anything is created.
 
         :raises SpecError: naming the field, its value and the way out.
         """
 
-    def render(self, job: Job, identity: Identity) -> str:
+    def render(self, job: Job | ManifestJob, identity: Identity) -> str:
         """The whole job as text, as it would be submitted for this task. Creates nothing."""
 
-    async def submit(self, job: Job, identity: Identity) -> Submission:
+    async def submit(self, job: Job | ManifestJob, identity: Identity) -> Submission:
         """Start the job, unless this task already has one.
 
         A job of an earlier try that still runs is adopted; one that has succeeded, and whose result nobody has

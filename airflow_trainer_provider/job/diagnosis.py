@@ -137,7 +137,8 @@ def _how(culprit: ReplicaStatus) -> str:
 
 
 def _last_line(message: str | None) -> str | None:
-    lines = (message or "").strip().splitlines()
+    # mpirun ends what it has to say with a rule.
+    lines = [line for line in (message or "").splitlines() if re.search(r"\w", line)]
     # The sentence that it stands in has its own full stop.
     return lines[-1].strip().removesuffix(".") if lines else None
 

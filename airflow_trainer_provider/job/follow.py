@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine
 from contextlib import aclosing, suppress
 from datetime import datetime, timezone
+from functools import partial
+from typing import Any
 
 from airflow_trainer_provider.errors import JobLost, JobTimeout
 from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.monitor import Monitor
-from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
 
 Emit = Callable[[str], None]
 
@@ -25,10 +27,12 @@ async def follow(
     deadline: datetime | None,
     startup_timeout: float | None = None,
     leader_only: bool = False,
+    only_until: Collection[JobPhase] | None = None,
 ) -> JobStatus:
     """Wait for a job's end, telling of its phases and its replicas' lines on the way.
 
-    A job that can never start is ended; its status then is that it has failed, and why.
+    A job that can never start is ended; its status then is that it has failed, and why. One that is somebody else's is
+    left alone.
 
     :param backend: where it runs.
     :param handle: the job.
@@ -37,13 +41,17 @@ async def follow(
     :param startup_timeout: see :class:`~airflow_trainer_provider.job.monitor.Monitor`.
     :param leader_only: leave out the lines of all replicas but the one with rank 0.
     :param deadline: when to give up waiting; None waits for ever.
+    :param only_until: the job is somebody else's, and one of these phases ends the wait as well; None for a job of
+        ours.
     :return: the job's last status. All its lines have been emitted by then.
     :raises JobTimeout: the deadline has passed. The job goes on: ending it is the caller's choice.
     :raises JobLost: the job is gone.
     """
     remaining = (deadline - _now()).total_seconds() if deadline else None
-    statuses = _statuses(backend, handle, Monitor(startup_timeout))
-    end = asyncio.ensure_future(_to_end(backend, handle, statuses, emit, reader, leader_only))
+    monitor = Monitor(startup_timeout) if only_until is None else None
+    telling = partial(_emit_logs, backend, handle, emit, reader, leader_only) if reader else None
+    statuses = _statuses(backend, handle, monitor)
+    end = asyncio.ensure_future(_to_end(handle, statuses, emit, telling, only_until or ()))
     try:
         # Not wait_for(): a TimeoutError of the backend's own must not be taken for the deadline.
         done, _ = await asyncio.wait({end}, timeout=remaining)
@@ -56,14 +64,13 @@ async def follow(
 
 
 async def _to_end(
-    backend: Backend,
     handle: JobHandle,
     statuses: AsyncGenerator[JobStatus, None],
     emit: Emit,
-    reader: str | None,
-    leader_only: bool,
+    telling: Callable[[], Coroutine[Any, Any, None]] | None,
+    wanted: Collection[JobPhase],
 ) -> JobStatus:
-    lines = asyncio.ensure_future(_emit_logs(backend, handle, emit, reader, leader_only)) if reader else None
+    lines = asyncio.ensure_future(telling()) if telling else None
     last, told = None, None
     try:
         async with aclosing(statuses):
@@ -73,6 +80,8 @@ async def _to_end(
                 if last.text() != told:
                     told = last.text()
                     emit(f"Training job {handle.name}: {told}.")
+                if last.phase in wanted:
+                    break
     finally:
         if lines:
             lines.cancel()
@@ -81,7 +90,7 @@ async def _to_end(
     return last
 
 
-async def _statuses(backend: Backend, handle: JobHandle, monitor: Monitor) -> AsyncGenerator[JobStatus, None]:
+async def _statuses(backend: Backend, handle: JobHandle, monitor: Monitor | None) -> AsyncGenerator[JobStatus, None]:
     """The job's statuses up to its end; of a job that can never start, the last is that it has failed."""
     changes = backend.watch(handle)
     change = asyncio.ensure_future(_next(changes))
@@ -89,14 +98,14 @@ async def _statuses(backend: Backend, handle: JobHandle, monitor: Monitor) -> As
     try:
         while True:
             # A verdict may be due though nothing changes.
-            await asyncio.wait({change}, timeout=monitor.next_wakeup(_now()) if status else None)
+            await asyncio.wait({change}, timeout=monitor.next_wakeup(_now()) if monitor and status else None)
             if change.done():
                 status = change.result()
                 if status is None:
                     return
                 yield status
                 change = asyncio.ensure_future(_next(changes))
-            verdict = status and monitor.observe(status, _now())
+            verdict = monitor.observe(status, _now()) if monitor and status else None
             if status and verdict:
                 outcome = verdict.outcome(status, _now())
                 await backend.cancel(handle, f"it cannot start: {verdict.reason}: {verdict.message}")

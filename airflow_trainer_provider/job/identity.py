@@ -8,7 +8,7 @@ import re
 
 from pydantic import BaseModel, ConfigDict
 
-from airflow_trainer_provider.spec import TrainJobSpec
+from airflow_trainer_provider.spec import ManifestSpec, TrainJobSpec
 
 _READABLE_LENGTH = 32
 #: The most characters of a job's name, where its backend sets no lower bound.
@@ -50,7 +50,7 @@ class Identity(BaseModel):
         return f"{slug[:room].rstrip('-')}{end}"
 
 
-def spec_digest(spec: TrainJobSpec) -> str:
+def spec_digest(spec: TrainJobSpec | ManifestSpec) -> str:
     """A short digest that is the same for equal specs only.
 
     :param spec: any spec.

@@ -51,7 +51,7 @@ def summarize(handle: JobHandle, status: JobStatus, content: bytes | None) -> di
         "backend": handle.backend,
         "framework": handle.framework,
         "phase": status.phase.value,
-        "metrics": _metrics(result),
+        "metrics": {**(status.progress.metrics if status.progress else {}), **_metrics(result)},
         "result": result,
         **status.model_dump(mode="json", exclude={"phase", "message", "first_failed", "replicas"}),
         "queue_seconds": _seconds(status.queued_at, status.started_at),

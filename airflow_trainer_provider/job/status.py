@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 
@@ -71,6 +72,28 @@ class ReplicaStatus(_Record):
         return self.finished_at is not None and self.reason not in ("Completed", "Stopped")
 
 
+class Progress(_Record):
+    """How far a training is, as its script told.
+
+    :param percent: of the work that is done.
+    :param remaining_seconds: until the end, as the script estimates it.
+    :param metrics: by name.
+    """
+
+    percent: int | None = None
+    remaining_seconds: int | None = None
+    metrics: Mapping[str, float] = Field(default_factory=dict)
+
+    def text(self) -> str:
+        """For a log."""
+        parts = [
+            f"{self.percent} % done" if self.percent is not None else "",
+            f"about {self.remaining_seconds} s left" if self.remaining_seconds is not None else "",
+            *(f"{name} {value:g}" for name, value in self.metrics.items()),
+        ]
+        return ", ".join(filter(None, parts))
+
+
 class JobStatus(_Record):
     """How a job stands.
 
@@ -82,6 +105,7 @@ class JobStatus(_Record):
     :param replicas: in the order of their ranks; the first one's result is the job's.
     :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds
         the job. It is for whoever waits, and not part of the record.
+    :param progress: what the training told of itself, where the backend knows; not part of the record either.
     """
 
     phase: JobPhase
@@ -94,8 +118,10 @@ class JobStatus(_Record):
     first_failed: str | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     waiting_since: datetime | None = Field(default=None, exclude=True)
+    progress: Progress | None = Field(default=None, exclude=True)
 
     def text(self) -> str:
         """One line for a log."""
-        why = ": ".join(filter(None, [self.reason, self.message]))
+        progress = self.progress.text() if self.progress and self.phase is JobPhase.RUNNING else None
+        why = ": ".join(filter(None, [self.reason, self.message, progress]))
         return f"{self.phase.value} ({why})" if why else self.phase.value

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.job.status import JobPhase, Progress
 
 #: A Kubernetes object, as it is sent and received.
 Manifest = dict[str, Any]
@@ -113,6 +113,10 @@ def nothing_to_refuse(job: Job) -> None:
     """Take every job that its framework takes."""
 
 
+def any_manifest(main: Manifest) -> None:
+    """Leave the user's own manifest to the API server."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """One way to write a job down for Kubernetes. All its functions are pure.
@@ -133,9 +137,16 @@ class Kind:
     :param frameworks: those that the kind can carry.
     :param ttl: seconds -> the merge patch by which the cluster deletes the ended job after so long; None where it
         cannot.
+    :param progress: main object -> what the training told of itself; None where the kind has no place for it.
     :param unseen: what an admission webhook says when it has not seen yet what was created before the main object.
     :param reads_schema: whether ``render`` depends on ``Facts.schema``.
     :param runtime: (job, namespace) -> the path of the runtime that the job starts from; None for none.
+    :param manifest_name_limit: the most characters of the name of a user's own manifest.
+    :param manifest_check: refuses a user's own manifest that could not be followed, with
+        :class:`~airflow_trainer_provider.errors.SpecError`.
+    :param manifest_runtime: (a user's own manifest, namespace) -> the path of the runtime without which ``groups``
+        would not tell how many replicas it has; None where it does.
+    :param groups_with: (main object, that runtime) -> as ``groups``.
     """
 
     key: str
@@ -152,6 +163,11 @@ class Kind:
     children: tuple[Resource, ...] = ()
     suspend_children: bool = False
     ttl: Callable[[int], Manifest] | None = None
+    progress: Callable[[Manifest], Progress | None] | None = None
     unseen: str | None = None
     reads_schema: bool = False
     runtime: Callable[[Job, str], str | None] | None = None
+    manifest_name_limit: int = 63
+    manifest_check: Callable[[Manifest], None] = any_manifest
+    manifest_runtime: Callable[[Manifest, str], str | None] | None = None
+    groups_with: Callable[[Manifest, Manifest], Mapping[str, int]] | None = None

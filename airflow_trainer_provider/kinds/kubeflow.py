@@ -81,10 +81,6 @@ def check(backend: str, container: str, operators: Callable[[Job], frozenset[str
     if job.spec.runtime_ref:
         fix = "Only backend 'trainer' starts from a runtime; use it, or drop runtime_ref."
         raise UnsupportedField(backend, Problem("runtime_ref", job.spec.runtime_ref, "no value", fix))
-    policy = ((job.spec.pod_template or {}).get("spec") or {}).get("restartPolicy")
-    if policy:
-        fix = "The operator sets it for all pods; use run_policy.backoff_limit."
-        raise UnsupportedField(backend, Problem("pod_template.spec.restartPolicy", policy, "no value", fix))
     set_by_operator = operators(job)
     for replica in job.replicas:
         taken = sorted(set_by_operator & replica.env.keys())

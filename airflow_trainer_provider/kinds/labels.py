@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.job.identity import Identity, spec_digest
 from airflow_trainer_provider.kinds.base import Meta
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.kinds.manifest import ManifestJob
 
 PREFIX = "airflow-trainer-provider"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -28,6 +33,8 @@ GROUPS = f"{PREFIX}/groups"
 RANKED = f"{PREFIX}/one-rank-each"
 #: The try that waits for the job; only it may end it.
 OWNER = f"{PREFIX}/owner"
+#: There where the user wrote the main object.
+MANIFEST = f"{PREFIX}/manifest"
 #: There once everything that belongs to the job was created.
 COMPLETE = f"{PREFIX}/complete"
 #: There once the outcome has reached XCom.
@@ -56,27 +63,23 @@ def meta_of(job: Job, identity: Identity, name: str) -> Meta:
     groups: dict[str, int] = {}
     for replica in job.replicas:
         groups[replica.group] = groups.get(replica.group, 0) + 1
-    meta = meta_of_manifest(job.framework.name, spec_digest(job.spec), identity, name)
-    ttl = job.spec.run_policy.ttl_seconds_after_finished
-    annotations = {
-        **meta.annotations,
-        GROUPS: json.dumps(groups),
-        ON_KILL: job.spec.on_kill_action,
-        ON_FINISH: job.spec.on_finish_action,
-        **({RANKED: "true"} if job.one_rank_each else {}),
-        **({} if ttl is None else {TTL: str(ttl)}),
-    }
-    return Meta(name, meta.labels, annotations)
+    ranked = {RANKED: "true"} if job.one_rank_each else {}
+    meta = _meta(job, identity, name, {GROUPS: json.dumps(groups)})
+    return Meta(name, meta.labels, {**meta.annotations, **ranked})
 
 
-def meta_of_manifest(framework: str, digest: str, identity: Identity, name: str) -> Meta:
+def meta_of_manifest(job: ManifestJob, identity: Identity, name: str) -> Meta:
     """What is written on a manifest of the user's own.
 
-    :param framework: which it runs.
-    :param digest: the same for the same manifest only.
+    :param job: what to run.
     :param identity: the task, and its try.
     :param name: the job's name.
     """
+    return _meta(job, identity, name, {MANIFEST: "true"})
+
+
+def _meta(job: Job | ManifestJob, identity: Identity, name: str, annotations: Mapping[str, str]) -> Meta:
+    ttl = job.spec.run_policy.ttl_seconds_after_finished
     return Meta(
         name=name,
         labels={
@@ -88,9 +91,13 @@ def meta_of_manifest(framework: str, digest: str, identity: Identity, name: str)
         },
         annotations={
             IDENTITY: identity.model_dump_json(),
-            DIGEST: digest,
-            FRAMEWORK: framework,
+            DIGEST: spec_digest(job.spec),
+            FRAMEWORK: job.framework.name,
             OWNER: str(identity.try_number),
+            **annotations,
+            ON_KILL: job.spec.on_kill_action,
+            ON_FINISH: job.spec.on_finish_action,
+            **({} if ttl is None else {TTL: str(ttl)}),
         },
     )
 

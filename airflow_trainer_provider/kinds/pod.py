@@ -17,6 +17,11 @@ from airflow_trainer_provider.spec import Resources
 #: Kubernetes keeps what a container writes there in the pod's status.
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 GPU = "nvidia.com/gpu"
+#: Fields of a pod's spec that follow from fields of the job.
+_OWN_FIELDS = {
+    "restartPolicy": "run_policy.backoff_limit",
+    "terminationGracePeriodSeconds": "run_policy.grace_period_seconds",
+}
 #: The training's container in a user's ``pod_template``, whatever name the kind demands.
 TRAINING_CONTAINER = "train"
 
@@ -92,6 +97,19 @@ def check_images(job: Job, container: str) -> None:
             field, _ = job.source(replica, "image")
             fix = f"Set image for all replicas, or replicas.{replica.group}.image."
             raise SpecError([Problem(field, None, "the name of a container image", fix)])
+
+
+def check_pod_template(job: Job) -> None:
+    """Refuse what the job's own fields say, and would be laid over.
+
+    :param job: the job.
+    :raises SpecError: naming the field and the way out.
+    """
+    given = (job.spec.pod_template or {}).get("spec") or {}
+    for name, field in _OWN_FIELDS.items():
+        if name in given:
+            fix = f"Drop it, and set {field} instead."
+            raise SpecError([Problem(f"pod_template.spec.{name}", given[name], "no value", fix)])
 
 
 def _containers(template: Mapping[str, Any] | None) -> Sequence[Manifest]:

@@ -86,12 +86,13 @@ def _phase(
         return standing.phase, standing.reason, standing.message
     suspended = standing.phase is JobPhase.SUSPENDED
     cancelled = (main["metadata"].get("annotations") or {}).get(labels.CANCELLED)
-    stopped = deleted or suspended or "deletionTimestamp" in main["metadata"]
+    queued = (suspended and queued_by_kueue(main)) or (standing.phase is None and standing.reason == _QUEUED)
+    stopped = deleted or suspended or queued or "deletionTimestamp" in main["metadata"]
     if cancelled is not None and stopped and not any(_is_there(replica) for replica in replicas):
         return JobPhase.CANCELLED, "Cancelled", cancelled
-    if (suspended and queued_by_kueue(main)) or (standing.phase is None and standing.reason == _QUEUED):
-        queued = (JobPhase.QUEUED, _SUSPENDED_BY_KUEUE)
-        held = (JobPhase.SUSPENDED, _DEACTIVATED) if is_deactivated(children) else queued
+    if queued:
+        deactivated = is_deactivated(children)
+        held = (JobPhase.SUSPENDED, _DEACTIVATED) if deactivated else (JobPhase.QUEUED, _SUSPENDED_BY_KUEUE)
         return *held, queue_message(children, events) or standing.message
     if standing.phase is not None:
         return standing.phase, standing.reason, standing.message

@@ -40,6 +40,8 @@ _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 _NAME_LENGTH = 63
 #: Trainer's initializers may be in a runtime that we have not seen.
 _LONGEST_STEP = "dataset-initializer"
+#: The most characters of the name of a TrainJob that somebody else wrote, whose steps we have not seen.
+MANIFEST_NAME_LIMIT = _NAME_LENGTH - len(f"-{_LONGEST_STEP}-0-0-abcde")
 #: Lists of a pod whose entries are told apart by a field, as in Kubernetes' strategic merge.
 _KEYS = {
     **dict.fromkeys(("containers", "initContainers", "volumes", "env", "imagePullSecrets"), "name"),
@@ -73,9 +75,16 @@ def runtime_path(job: Job, namespace: str) -> str | None:
     :param job: the job.
     :param namespace: of the job.
     """
-    if job.spec.runtime_ref is None:
-        return None
-    resource, name = parse_runtime_ref(job.spec.runtime_ref)
+    return None if job.spec.runtime_ref is None else ref_path(job.spec.runtime_ref, namespace)
+
+
+def ref_path(text: str, namespace: str) -> str:
+    """The path of the runtime that ``runtime_ref`` names.
+
+    :param text: see :func:`parse_runtime_ref`.
+    :param namespace: of the job.
+    """
+    resource, name = parse_runtime_ref(text)
     if resource is TRAINING_RUNTIMES:
         return resource.path(namespace, name)
     return f"/apis/{resource.api_version}/{resource.plural}/{name}"

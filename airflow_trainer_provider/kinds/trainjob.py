@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_trainer_provider.errors import Problem, UnsupportedField
 from airflow_trainer_provider.frameworks.layout import Job, Replica
-from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.job.status import JobPhase, Progress
 from airflow_trainer_provider.kinds.base import Facts, Kind, Manifest, Meta, Place, Rendered, Resource, Standing
 from airflow_trainer_provider.kinds.events import QUEUE_LABEL
 from airflow_trainer_provider.kinds.labels import GROUPS
@@ -23,10 +22,12 @@ from airflow_trainer_provider.kinds.pod import check_images
 from airflow_trainer_provider.kinds.pod_end import parse_time
 from airflow_trainer_provider.kinds.training_runtime import (
     BACKEND,
+    CLUSTER_TRAINING_RUNTIMES,
     GROUP_VERSION,
     INDEX_LABEL,
     JOB_SET_LABEL,
     LAUNCHER,
+    MANIFEST_NAME_LIMIT,
     NODE,
     STEP_LABEL,
     TRAINING_RUNTIMES,
@@ -34,6 +35,7 @@ from airflow_trainer_provider.kinds.training_runtime import (
     leader_service,
     name_limit,
     parse_runtime_ref,
+    ref_path,
     runtime_of,
     runtime_path,
 )
@@ -50,20 +52,6 @@ _TRAINERS = frozenset(
 _ENDS = {"Failed": JobPhase.FAILED, "Complete": JobPhase.SUCCEEDED}
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What a training script told Trainer of itself, since 2.2 where the gate ``TrainJobStatus`` is on.
-
-    :param percent: of the work that is done.
-    :param remaining_seconds: until the end, as the script estimates it.
-    :param metrics: by name, as texts.
-    """
-
-    percent: int | None = None
-    remaining_seconds: int | None = None
-    metrics: Mapping[str, str] | None = None
-
-
 def progress(main: Manifest) -> Progress | None:
     """How far a TrainJob's training is; None where nobody has told.
 
@@ -72,8 +60,20 @@ def progress(main: Manifest) -> Progress | None:
     told = (main.get("status") or {}).get("trainerStatus")
     if not told:
         return None
-    metrics = {metric["name"]: metric["value"] for metric in told.get("metrics") or ()}
-    return Progress(told.get("progressPercentage"), told.get("estimatedRemainingSeconds"), metrics)
+    return Progress(
+        percent=told.get("progressPercentage"),
+        remaining_seconds=told.get("estimatedRemainingSeconds"),
+        metrics=dict(filter(None, map(_number, told.get("metrics") or ()))),
+    )
+
+
+def _number(metric: Mapping[str, str]) -> tuple[str, float] | None:
+    """A metric, which Trainer keeps as a text; None where it is no number that JSON has."""
+    try:
+        value = float(metric["value"])
+    except ValueError:
+        return None
+    return (metric["name"], value) if math.isfinite(value) else None
 
 
 def check(job: Job) -> None:
@@ -193,6 +193,34 @@ def groups(main: Manifest) -> Mapping[str, int]:
     return {**({LAUNCHER: 1} if LAUNCHER in steps else {}), NODE: nodes}
 
 
+def manifest_runtime(main: Manifest, namespace: str) -> str | None:
+    """The path of the runtime that a TrainJob leaves the number of its nodes to, or may have a launcher from.
+
+    :param main: the TrainJob, which somebody else wrote.
+    :param namespace: where it is.
+    """
+    ref = main["spec"].get("runtimeRef")
+    if not isinstance(ref, Mapping):
+        return None
+    return ref_path(f"{ref.get('kind') or CLUSTER_TRAINING_RUNTIMES.kind}/{ref.get('name', '')}", namespace)
+
+
+def groups_with(main: Manifest, runtime: Manifest) -> Mapping[str, int]:
+    """How many replicas of each group a TrainJob has that somebody else wrote.
+
+    :param main: the TrainJob.
+    :param runtime: the one that it starts from.
+    """
+    spec = runtime.get("spec") or {}
+    policy = spec.get("mlPolicy") or {}
+    nodes = (main["spec"].get("trainer") or {}).get("numNodes") or policy.get("numNodes") or 1
+    steps = {step["name"] for step in ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or ()}
+    if LAUNCHER not in steps:
+        return {NODE: nodes}
+    # The launcher is one of the nodes then.
+    return {LAUNCHER: 1, NODE: nodes - bool((policy.get("mpi") or {}).get("runLauncherAsNode"))}
+
+
 def place(pod: Manifest, main: Manifest) -> Place | None:
     """The replica that a pod is; None for those of initializers."""
     labels = pod["metadata"].get("labels") or {}
@@ -231,5 +259,9 @@ TRAINJOB = Kind(
     children=(JOB_SETS,),
     unseen="spec.runtimeRef: Invalid value",
     reads_schema=True,
+    progress=progress,
     runtime=runtime_path,
+    manifest_name_limit=MANIFEST_NAME_LIMIT,
+    manifest_runtime=manifest_runtime,
+    groups_with=groups_with,
 )

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.errors import JobLost, SubmitError
 from airflow_trainer_provider.frameworks.layout import Job, lay_out
@@ -19,12 +20,15 @@ from airflow_trainer_provider.job.backend import LogLine, Submission
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity, spec_digest
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-from airflow_trainer_provider.local.check import check
+from airflow_trainer_provider.local.check import check, spec_job
 from airflow_trainer_provider.local.environment import inherited_environment
 from airflow_trainer_provider.local.logs import LogReader, tail
 from airflow_trainer_provider.local.processes import end_all
 from airflow_trainer_provider.local.render import render
 from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.kinds.manifest import ManifestJob
 
 #: What a job may need to be gone after its grace period, in seconds.
 _END_SECONDS = 15
@@ -46,21 +50,26 @@ class LocalBackend:
         self._poll_interval = poll_interval
         self._keep = keep
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job | ManifestJob) -> None:
         """Refuse images, programs and folders that are not here, and more than this machine has."""
-        check(self.name, job)
+        check(self.name, spec_job(self.name, job))
 
-    def render(self, job: Job, identity: Identity) -> str:
+    def render(self, job: Job | ManifestJob, identity: Identity) -> str:
         """The whole job as YAML. Creates nothing."""
+        job = spec_job(self.name, job)
         return render(job, identity.job_name(job.spec.name), str(self._root))
 
-    async def submit(self, job: Job, identity: Identity) -> Submission:
+    async def submit(self, job: Job | ManifestJob, identity: Identity) -> Submission:
         """Start the job, or adopt what an earlier try of this task left."""
-        return await asyncio.to_thread(self._submit, job, identity)
+        return await asyncio.to_thread(self._submit, spec_job(self.name, job), identity)
 
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns."""
         return await asyncio.to_thread(self._find, identity)
+
+    async def jobs(self) -> list[tuple[JobHandle, Identity]]:
+        """All jobs whose folders are here, whoever waits for them, with the try that submitted each."""
+        return await asyncio.to_thread(self._all)
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""
@@ -145,6 +154,12 @@ class LocalBackend:
         running = [folder for folder in folders if not self._status(folder).phase.ended]
         handles = [self._handle(folder, lay_out(folder.record().spec), folder.owner) for folder in running]
         return [handle for handle in handles if handle.owner <= identity.try_number]
+
+    def _all(self) -> list[tuple[JobHandle, Identity]]:
+        folders = [RunFolder(record.parent) for record in self._root.glob("*/job.json")]
+        return [
+            (self._handle(each, lay_out(each.record().spec), each.owner), each.record().identity) for each in folders
+        ]
 
     def _adopt(self, folder: RunFolder, identity: Identity, digest: str) -> str | None:
         """Why this earlier job is the one to use; None where it is not, and has ended."""

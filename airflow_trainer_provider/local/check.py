@@ -6,11 +6,28 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.errors import Problem, SpecError, UnsupportedField
 from airflow_trainer_provider.frameworks.layout import Job, Replica
 from airflow_trainer_provider.local.environment import inherited_environment
 from airflow_trainer_provider.local.machine import check_fits
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.kinds.manifest import ManifestJob
+
+
+def spec_job(backend: str, job: Job | ManifestJob) -> Job:
+    """The job, which has to be one of a spec.
+
+    :param backend: the backend's name, for the error.
+    :param job: the job.
+    :raises UnsupportedField: it is a manifest.
+    """
+    if isinstance(job, Job):
+        return job
+    fix = f"A {job.kind.resource.kind} needs a cluster: drop backend."
+    raise UnsupportedField(backend, Problem("manifest", job.kind.resource.kind, "no value", fix))
 
 
 def check(backend: str, job: Job) -> None:

@@ -101,7 +101,7 @@ class _ManageTrainJobOperator(BaseOperator):
         if self._handle:
             return await manage.of_handle(cluster, self._handle)
         namespace = choose_namespace(self.namespace, cluster.connection, self._hook.settings.namespace)
-        return await manage.get(cluster, namespace, str(self.name), manage.kinds_of(self.backend, self.kind))
+        return await manage.get(cluster, namespace, str(self.name), backend=self.backend, kind=self.kind)
 
     def _check_target(self) -> None:
         from airflow_trainer_provider.errors import Problem, SpecError

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.job.conclusion import Conclusion
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.identity import Identity
+    from airflow_trainer_provider.kinds.manifest import ManifestJob
+
+    Work = Job | ManifestJob
 
 #: How long a page that shows the job waits for a cluster that has to be asked first, in seconds.
 _RENDER_SECONDS = 10
@@ -54,6 +57,10 @@ SPEC_FIELDS = (
 )
 
 
+#: How the name of a manifest's file ends.
+_MANIFEST_FILES = (".yaml", ".yml", ".json")
+
+
 class TrainJobOperator(BaseOperator):
     """Run a distributed training job and push its result to XCom.
 
@@ -65,19 +72,32 @@ class TrainJobOperator(BaseOperator):
     replica, its metrics, and the JSON that rank 0 wrote to ``$TRAINER_RESULT_PATH``; or ``failure``, with the
     replica that failed first, why, and whether a retry can help.
 
-    :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``.
+    :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``; needed unless there is a
+        ``manifest``.
+    :param manifest: a TrainJob, PyTorchJob, TFJob, XGBoostJob, MPIJob, PaddleJob, JAXJob or batch/v1 Job of your own: a
+        mapping, YAML or JSON text, or the name of a file with it (``.yaml``, ``.yml``, ``.json``), which is rendered as
+        a template. Its kind says which backend it is for. Beside it only ``framework``, ``name``, ``run_policy`` (how
+        it may start), ``on_kill_action`` and ``on_finish_action`` may be given.
     :param backend: ``trainer``, ``training-operator``, ``mpi-operator``, ``native``, or ``auto`` for the first of these
         that the cluster has and that can run the job; ``local`` for the worker's own machine. None takes
         ``[trainer] backend``.
     :param kubernetes_conn_id: the connection to the cluster.
-    :param namespace: where the job runs in the cluster; None takes the connection's, and then ``[trainer] namespace``.
+    :param namespace: where the job runs in the cluster; None takes the manifest's, the connection's, and then
+        ``[trainer] namespace``.
     :param wait_for_completion: False returns the job's handle at once; a
         :class:`~airflow_trainer_provider.sensors.train_job.TrainJobSensor` then waits for it.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default.
     :param render_only: return the whole job as text, and start nothing.
     """
 
-    template_fields: Sequence[str] = (*SPEC_FIELDS, "backend", "kubernetes_conn_id", "namespace", "rendered_job")
+    template_fields: Sequence[str] = (
+        *SPEC_FIELDS,
+        "manifest",
+        "backend",
+        "kubernetes_conn_id",
+        "namespace",
+        "rendered_job",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "rendered_job": "yaml",
         "replicas": "json",
@@ -85,13 +105,14 @@ class TrainJobOperator(BaseOperator):
         "command": "json",
         "args": "json",
         "pod_template": "yaml",
+        "manifest": "yaml",
     }
     ui_color = "#e8f0fe"
 
     def __init__(
         self,
         *,
-        framework: str,
+        framework: str | None = None,
         name: str | None = None,
         num_nodes: int | str | None = None,
         num_workers: int | str | None = None,
@@ -111,6 +132,7 @@ class TrainJobOperator(BaseOperator):
         pod_template: Mapping[str, Any] | None = None,
         on_kill_action: str | None = None,
         on_finish_action: str | None = None,
+        manifest: Mapping[str, Any] | str | None = None,
         backend: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
         namespace: str | None = None,
@@ -140,6 +162,10 @@ class TrainJobOperator(BaseOperator):
         self.pod_template = pod_template
         self.on_kill_action = on_kill_action
         self.on_finish_action = on_finish_action
+        self.manifest = manifest
+        if isinstance(manifest, str) and "\n" not in manifest:
+            # Of this one field only: an argument that ends so is the training's, and not a file of Airflow's.
+            self.template_ext = _MANIFEST_FILES
         self.backend = backend
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
@@ -226,12 +252,38 @@ class TrainJobOperator(BaseOperator):
         unknown = Identity(dag_id=self.dag_id, run_id="dry-run", task_id=self.task_id)
         self.log.info("The job:\n%s", self._job_text(unknown))
 
-    def _job(self) -> Job:
+    def _job(self) -> Work:
         from airflow_trainer_provider.frameworks.layout import lay_out
         from airflow_trainer_provider.spec import parse_spec
 
         fields = {field: getattr(self, field) for field in SPEC_FIELDS}
+        if self.manifest is not None:
+            return self._manifest_job(fields)
         return lay_out(parse_spec(fields | {"run_policy": self._bounded_run_policy()}))
+
+    def _manifest_job(self, fields: Mapping[str, Any]) -> ManifestJob:
+        import yaml
+        from airflow.sdk.log import mask_secret
+
+        from airflow_trainer_provider.errors import Problem, SpecError
+        from airflow_trainer_provider.hooks.backends import AUTO
+        from airflow_trainer_provider.job.redaction import secrets_in
+        from airflow_trainer_provider.kinds.manifest import manifest_job
+        from airflow_trainer_provider.spec import parse_manifest_spec
+
+        job = manifest_job(parse_manifest_spec({**fields, "manifest": self.manifest}))
+        # Airflow knows a secret by the key it stands under, which a list of variables has none of, and looks for it in
+        # texts, but not as deep down as these are.
+        self.manifest = yaml.safe_dump(job.spec.manifest, sort_keys=False, width=math.inf)
+        for secret in secrets_in(job.spec.manifest):
+            mask_secret(secret)
+        if self.backend not in (None, AUTO, job.backend):
+            allowed = f"{job.backend!r}, which a {job.kind.resource.kind} is for"
+            raise SpecError([Problem("backend", self.backend, allowed, "Drop backend, or correct manifest.kind.")])
+        # Noted where the rendered fields are: whoever ends the job of a task that was killed looks there.
+        self.backend = job.backend
+        self.namespace = self.namespace or job.spec.namespace
+        return job
 
     def _bounded_run_policy(self) -> Mapping[str, Any] | None:
         """The run policy, with a deadline for the job where the task has one: Airflow may be gone by then."""
@@ -241,7 +293,7 @@ class TrainJobOperator(BaseOperator):
             return policy
         return {"active_deadline_seconds": math.ceil((timeout + _ORPHANED).total_seconds()), **(policy or {})}
 
-    def _choose(self, job: Job) -> Backend:
+    def _choose(self, job: Work) -> Backend:
         from airflow_trainer_provider.hooks.loop import run
 
         chosen = run(self.hook.choose(job))
@@ -250,7 +302,7 @@ class TrainJobOperator(BaseOperator):
         chosen.backend.check(job)
         return chosen.backend
 
-    def _submit(self, context: Context, backend: Backend, job: Job) -> JobHandle:
+    def _submit(self, context: Context, backend: Backend, job: Work) -> JobHandle:
         from airflow_trainer_provider.hooks.loop import run
 
         self.may_have_job = True
@@ -266,7 +318,7 @@ class TrainJobOperator(BaseOperator):
         context["ti"].xcom_push(key="job", value=handle.to_xcom())
         return handle
 
-    def _start_again(self, context: Context, handle: JobHandle, job: Job, conclusion: Conclusion) -> JobHandle:
+    def _start_again(self, context: Context, handle: JobHandle, job: Work, conclusion: Conclusion) -> JobHandle:
         """Let go of a job that the infrastructure failed, and submit it anew. It gets another name."""
         if conclusion.failure:
             self.log.warning("%s", conclusion.failure.text())
@@ -281,7 +333,7 @@ class TrainJobOperator(BaseOperator):
         if may_start_again(conclusion, job, starts):
             self._defer(context, self._start_again(context, handle, job, conclusion), job, deadline, starts + 1)
 
-    def _defer(self, context: Context, handle: JobHandle, job: Job, deadline: str | None, starts: int) -> None:
+    def _defer(self, context: Context, handle: JobHandle, job: Work, deadline: str | None, starts: int) -> None:
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
 
         told = dict(handle.to_xcom())
@@ -297,7 +349,7 @@ class TrainJobOperator(BaseOperator):
             kwargs={"job": told, "deadline": deadline, "starts": starts},
         )
 
-    def _wait(self, context: Context, handle: JobHandle, job: Job) -> dict[str, Any]:
+    def _wait(self, context: Context, handle: JobHandle, job: Work) -> dict[str, Any]:
         from airflow_trainer_provider.hooks.loop import run
 
         for starts in itertools.count(1):
@@ -321,7 +373,9 @@ class TrainJobOperator(BaseOperator):
     def _job_text(self, identity: Identity) -> str:
         from airflow_trainer_provider.hooks.loop import run
 
-        return run(self.hook.render(self._job(), identity), _RENDER_SECONDS)
+        # First: a manifest says where the hook has to look.
+        job = self._job()
+        return run(self.hook.render(job, identity), _RENDER_SECONDS)
 
     def _do_render_template_fields(
         self,

@@ -1,8 +1,9 @@
-"""The sensor that waits for a job which another task submitted."""
+"""The sensor that waits for a job which another task submitted, or something else made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,13 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_trainer_provider.operators.outcome import concluded, fail, hand_on
+from airflow_trainer_provider.operators.outcome import concluded, fail, hand_on, hand_on_found, raise_error
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from airflow_trainer_provider.cluster.find import Wanted
+    from airflow_trainer_provider.hooks.found_jobs import FoundJobs
     from airflow_trainer_provider.hooks.trainer import TrainerHook
     from airflow_trainer_provider.job.conclusion import Conclusion
     from airflow_trainer_provider.job.handle import JobHandle
@@ -32,32 +35,68 @@ _POKE = timedelta(seconds=1)
 class TrainJobSensor(BaseSensorOperator):
     """Wait for a training job, tell its log, and push its result to XCom as the operator would.
 
-    Its outcome is safe then, and a cluster's job goes where its ``on_finish_action`` says so: where several tasks wait
-    for one job, let that be ``keep``.
+    With ``job``, its outcome is safe then, and a cluster's job goes where its ``on_finish_action`` says so: where
+    several tasks wait for one job, let that be ``keep``.
+
+    With ``name`` or ``selector`` it waits for a job on a cluster, whoever made it, and whether or not it is there yet.
+    It reads only: such a job is never ended, deleted or written to.
 
     :param job: the handle that the operator returned with ``wait_for_completion=False``: ``train.output``. In a
         template: ``{{ ti.xcom_pull("train", key="job") | tojson }}``.
+    :param name: instead of ``job``, the job's name.
+    :param selector: instead of ``job``, a label selector of Kubernetes, e.g. ``app=train,stage!=test``.
+    :param kind: with these, the job's kind, e.g. ``PyTorchJob``; None looks for all kinds.
+    :param every_match: with these, wait for all jobs that match, and push a list; False takes it for an error if
+        several do.
+    :param allowed_phases: with these, the phases that end the wait well; ``["succeeded"]`` by default. A job that has
+        succeeded has been ``running``. One that ends in another phase fails the sensor.
+    :param namespace: with these, where the job is; None takes the connection's, and then ``[trainer] namespace``.
+    :param kubernetes_conn_id: with these, the connection to the cluster.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default. The modes
         ``poke`` and ``reschedule`` are for a sensor that does not.
     """
 
-    template_fields: Sequence[str] = ("job",)
+    template_fields: Sequence[str] = (
+        "job",
+        "name",
+        "selector",
+        "kind",
+        "allowed_phases",
+        "namespace",
+        "kubernetes_conn_id",
+    )
     ui_color = "#e8f0fe"
 
     def __init__(
         self,
         *,
-        job: Mapping[str, Any] | str | XComArg,
+        job: Mapping[str, Any] | str | XComArg | None = None,
+        name: str | None = None,
+        selector: str | None = None,
+        kind: str | None = None,
+        every_match: bool = False,
+        allowed_phases: Sequence[str] | None = None,
+        namespace: str | None = None,
+        kubernetes_conn_id: str = "kubernetes_default",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
+        self.name = name
+        self.selector = selector
+        self.kind = kind
+        self.every_match = every_match
+        self.allowed_phases = allowed_phases
+        self.namespace = namespace
+        self.kubernetes_conn_id = kubernetes_conn_id
         self.deferrable = deferrable
         self._told: str | None = None
 
     def execute(self, context: Context) -> Any:
         """Wait, here or in the triggerer."""
+        with self._softly():
+            self._check()
         if self.deferrable:
             self._defer(context)
         return super().execute(context)
@@ -67,31 +106,90 @@ class TrainJobSensor(BaseSensorOperator):
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
         from airflow_trainer_provider.hooks.loop import run
 
-        try:
-            conclusion = run(self._look(context))
-        except JobTimeout:
-            return PokeReturnValue(is_done=False)
-        except TrainJobError as error:
-            fail(error)
-        return PokeReturnValue(is_done=True, xcom_value=hand_on(context, self.hook, self.handle, conclusion))
+        with self._softly():
+            try:
+                if self.job is None:
+                    # Between two pokes that are rescheduled, nothing is remembered, and on the job nothing is written.
+                    found = run(self._found.poke(None if self.reschedule else self._reader(context)))
+                    if found is None:
+                        return PokeReturnValue(is_done=False)
+                    return PokeReturnValue(is_done=True, xcom_value=hand_on_found(context, found, self.every_match))
+                conclusion = run(self._look(context))
+            except JobTimeout:
+                return PokeReturnValue(is_done=False)
+            except TrainJobError as error:
+                fail(error)
+            return PokeReturnValue(is_done=True, xcom_value=hand_on(context, self.hook, self.handle, conclusion))
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Go on after the trigger has fired.
 
         :param event: how the wait ended.
         """
-        try:
+        with self._softly():
             return self._complete(context, event)
+
+    def _complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if event["end"] == "timed out":
+            message = event.get("message")
+            if message is None:
+                message = f"Training job {self.handle.name} had not ended after {self.timeout:g} s; it goes on."
+            raise AirflowSensorTimeout(message)
+        if self.job is None:
+            raise_error(event)
+            from airflow_trainer_provider.hooks.found_jobs import Found
+
+            return hand_on_found(context, [Found.parse(each) for each in event["found"]], self.every_match)
+        return hand_on(context, self.hook, self.handle, concluded(event))
+
+    @contextmanager
+    def _softly(self) -> Iterator[None]:
+        """Skip where ``soft_fail`` says so. Airflow itself does it for what is not to be retried only."""
+        try:
+            yield
+        except AirflowSkipException:
+            raise
         except (AirflowException, AirflowSensorTimeout) as error:
             if self.soft_fail:
                 raise AirflowSkipException(f"Skipped, as soft_fail says: {error}") from error
             raise
 
-    def _complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        if event["end"] == "timed out":
-            message = f"Training job {self.handle.name} had not ended after {self.timeout:g} s; it goes on."
-            raise AirflowSensorTimeout(message)
-        return hand_on(context, self.hook, self.handle, concluded(event))
+    @cached_property
+    def _wanted(self) -> Wanted:
+        """The jobs that are named."""
+        from airflow_trainer_provider.cluster.find import Wanted
+
+        return Wanted(self.name, self.selector, self.kind, self.every_match)
+
+    @cached_property
+    def _found(self) -> FoundJobs:
+        """Those that were found so far."""
+        from airflow_trainer_provider.hooks.found_jobs import FoundJobs
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
+
+        hook = TrainerHook(None, self.kubernetes_conn_id, self.namespace)
+        return FoundJobs(hook, self._wanted, self._phases, self._emit)
+
+    @property
+    def _phases(self) -> list[str]:
+        return ["succeeded"] if self.allowed_phases is None else list(self.allowed_phases)
+
+    def _check(self) -> None:
+        """Refuse what does not fit together, before anything is waited for."""
+        from airflow_trainer_provider.errors import Problem, SpecError, TrainJobError
+
+        named = {name: getattr(self, name) for name in ("name", "selector", "kind", "allowed_phases", "namespace")}
+        try:
+            if self.job is None:
+                from airflow_trainer_provider.hooks.found_jobs import allowed
+
+                allowed(self._phases)
+                self._wanted  # noqa: B018
+            elif given := [name for name, value in named.items() if value is not None]:
+                fix = "Drop it, or drop job."
+                raise SpecError([Problem(name, named[name], "no value beside job", fix) for name in given])
+        except TrainJobError as error:
+            fail(error)
 
     @cached_property
     def handle(self) -> JobHandle:
@@ -119,12 +217,21 @@ class TrainJobSensor(BaseSensorOperator):
         return await self.hook.wait(self.handle, emit=self._emit, reader=self._reader(context), deadline=deadline)
 
     def _defer(self, context: Context) -> None:
+        deadline = (datetime.now(timezone.utc) + timedelta(seconds=self.timeout)).isoformat()
+        if self.job is None:
+            from airflow_trainer_provider.triggers.found_jobs import FoundJobsTrigger
+
+            wanted = vars(self._wanted)
+            place = (self.kubernetes_conn_id, self.namespace)
+            self.defer(
+                trigger=FoundJobsTrigger(dict(wanted), self._phases, *place, self._reader(context), deadline),
+                method_name="execute_complete",
+            )
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
 
-        deadline = datetime.now(timezone.utc) + timedelta(seconds=self.timeout)
         job = dict(self.handle.to_xcom())
         self.defer(
-            trigger=TrainJobTrigger(job, self._reader(context), deadline.isoformat(), cancel_on_kill=False),
+            trigger=TrainJobTrigger(job, self._reader(context), deadline, cancel_on_kill=False),
             method_name="execute_complete",
         )
 

@@ -13,15 +13,18 @@ from airflow_trainer_provider.spec.job import (
     RunPolicy,
     TrainJobSpec,
 )
-from airflow_trainer_provider.spec.validation import parse_spec
+from airflow_trainer_provider.spec.manifest import ManifestSpec
+from airflow_trainer_provider.spec.validation import parse_manifest_spec, parse_spec
 
 __all__ = [
     "Amount",
     "ElasticPolicy",
+    "ManifestSpec",
     "ReplicaGroup",
     "ReplicaOverride",
     "Resources",
     "RunPolicy",
     "TrainJobSpec",
+    "parse_manifest_spec",
     "parse_spec",
 ]

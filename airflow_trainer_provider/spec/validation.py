@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from airflow_trainer_provider.errors import Problem, SpecError
-from airflow_trainer_provider.spec.job import TrainJobSpec
+from airflow_trainer_provider.spec.job import RunPolicy, TrainJobSpec
+from airflow_trainer_provider.spec.manifest import ManifestRunPolicy, ManifestSpec
 
+_Spec = TypeVar("_Spec", bound=BaseModel)
 _ALLOWED = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -43,9 +45,31 @@ def parse_spec(values: Mapping[str, Any]) -> TrainJobSpec:
     :return: the spec.
     :raises SpecError: naming every field that is wrong, its value, what is allowed and the way out.
     """
+    return _parse(TrainJobSpec, {name: value for name, value in values.items() if value is not None})
+
+
+def parse_manifest_spec(values: Mapping[str, Any]) -> ManifestSpec:
+    """Validate what a user asked for who brings a manifest.
+
+    :param values: the fields of :class:`~airflow_trainer_provider.spec.manifest.ManifestSpec`, and those of
+        :class:`~airflow_trainer_provider.spec.job.TrainJobSpec` that are in the operator; None leaves one out.
+    :return: the spec.
+    :raises SpecError: naming every field that is wrong, or that the manifest itself says.
+    """
     given = {name: value for name, value in values.items() if value is not None}
+    said = [name for name in given if name not in ManifestSpec.model_fields]
+    policy = given.get("run_policy")
+    own = RunPolicy.model_fields.keys() - ManifestRunPolicy.model_fields.keys()
+    said += [f"run_policy.{name}" for name in policy if name in own] if isinstance(policy, Mapping) else []
+    if said:
+        fix = "Write it in the manifest, or drop manifest."
+        raise SpecError([Problem(name, "a value", "no value beside manifest", fix) for name in said])
+    return _parse(ManifestSpec, given)
+
+
+def _parse(model: type[_Spec], given: Mapping[str, Any]) -> _Spec:
     try:
-        return TrainJobSpec.model_validate(given)
+        return model.model_validate(given)
     except ValidationError as error:
         problems = [_problem(details, given) for details in error.errors(include_url=False)]
         raise SpecError(_once(problems)) from None

@@ -32,6 +32,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.cluster)
+        if "faults" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.exclusive)
+        if Path(__file__).parent / "airflow" in item.path.parents:
+            # One Airflow is enough for this machine.
+            item.add_marker(pytest.mark.xdist_group("airflow"))
     profile = os.environ.get(PROFILE_VARIABLE)
     others = [item for item in ours if profile is not None and _profile(item) != profile]
     if others:

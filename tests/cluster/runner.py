@@ -27,6 +27,8 @@ TIMES_VARIABLE = "TRAINER_TEST_TIMES"
 NO_CLUSTER = "none"
 
 _NO_TESTS = 5
+#: Tests that leave the cluster whole, several at a time: most of them wait for pods.
+_AT_ONCE = ("-m", "cluster and not exclusive", "--numprocesses=3", "--dist=loadgroup")
 
 
 def run_tests(arguments: Sequence[str]) -> int:
@@ -70,7 +72,10 @@ def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
             with _timed(f"up, profile {profile.name}"):
                 cluster.up(profile)
             _delete_leftovers(cluster)
-            codes.append(_pytest(profile.name, times, arguments))
+            codes += [
+                _pytest(profile.name, times, [*_AT_ONCE, *arguments]),
+                _pytest(profile.name, times, ["-m", "cluster and exclusive", *arguments]),
+            ]
     finally:
         down()
     if all(code == _NO_TESTS for code in codes):

@@ -46,6 +46,7 @@ class BackendCase(Protocol):
 
     :param backend: what is tested.
     :param shared: a folder that the test and the replicas both see.
+    :param leader: the replica that holds rank 0.
     :param patience: no test waits longer for anything: a contract that takes longer is broken; seconds.
     :param notices_within: how soon after a replica's failure the job's end is told; seconds.
     :param measures_memory: whether it tells the peak memory of a replica.
@@ -55,6 +56,7 @@ class BackendCase(Protocol):
 
     backend: Backend
     shared: Path
+    leader: str
     patience: float
     notices_within: float
     measures_memory: bool
@@ -77,6 +79,7 @@ class LocalCase:
     shared: Path
     keep: timedelta | None = None
     backend: LocalBackend = field(init=False)
+    leader = "worker-0"
     patience = 15
     notices_within = 2
     measures_memory = True

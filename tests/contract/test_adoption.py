@@ -100,7 +100,7 @@ async def test_two_submits_at_once_train_once(contract):
     await contract.end(one)
 
     assert one.uid == two.uid
-    assert contract.noted("trained") == ["worker-0"]
+    assert contract.noted("trained") == [contract.case.leader]
 
 
 async def test_a_handle_of_a_job_that_never_was_is_lost(contract):

@@ -161,5 +161,5 @@ async def test_more_memory_than_the_limit_is_an_oom_kill(contract):
 
     _, status = await contract.run(job)
 
-    assert (status.phase, status.first_failed) == (JobPhase.FAILED, "worker-0")
+    assert (status.phase, status.first_failed) == (JobPhase.FAILED, contract.case.leader)
     assert (status.replicas[0].reason, status.replicas[0].signal) == ("OOMKilled", "SIGKILL")

@@ -42,6 +42,11 @@ def test_a_role_lets_its_part_of_airflow_see_what_a_kinds_objects_own(role, kind
         assert _verbs(role, child.plural, child.api_version.rpartition("/")[0]) >= needed
 
 
+@pytest.mark.parametrize("role", NEEDED)
+def test_a_role_lets_its_part_of_airflow_stop_a_job_in_a_queue(role):
+    assert _verbs(role, "workloads", "kueue.x-k8s.io") == {"list", "patch"}
+
+
 def test_every_role_is_bound_to_an_account_of_the_file():
     accounts = {each["metadata"]["name"] for each in DOCUMENTS if each["kind"] == "ServiceAccount"}
     bound = {each["roleRef"]["name"]: each["subjects"] for each in DOCUMENTS if each["kind"] == "RoleBinding"}

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -53,28 +54,38 @@ def session_namespace(any_cluster: Access) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def kubeconfig(any_cluster: Access, session_namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def token(any_cluster: Access, session_namespace: str) -> str:
+    """The token of that service account."""
+    where = f"--namespace={session_namespace}"
+    return any_cluster.kubectl("create", "token", _ACCOUNT, where, "--duration=2h").strip()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(any_cluster: Access, token: str) -> dict[str, Any]:
     """A kubeconfig of that service account."""
-    kubectl = any_cluster.kubectl
-    token = kubectl("create", "token", _ACCOUNT, f"--namespace={session_namespace}", "--duration=2h").strip()
-    config = yaml.safe_load(Path(kubectl.kubeconfig).read_text())
-    config["users"] = [{"name": "airflow", "user": {"token": token}}]
-    config["contexts"] = [{"name": "airflow", "context": {"cluster": config["clusters"][0]["name"], "user": "airflow"}}]
-    config["current-context"] = "airflow"
-    file = tmp_path_factory.mktemp("kubeconfig") / "config"
-    file.write_text(yaml.safe_dump(config))
-    return file
+    config: dict[str, Any] = yaml.safe_load(Path(any_cluster.kubectl.kubeconfig).read_text())
+    cluster = config["clusters"][0]["name"]
+    return {
+        **config,
+        "users": [{"name": "airflow", "user": {"token": token}}],
+        "contexts": [{"name": "airflow", "context": {"cluster": cluster, "user": "airflow"}}],
+        "current-context": "airflow",
+    }
 
 
 @pytest.fixture(scope="session")
 def on_cluster(
-    any_cluster: Access, session_namespace: str, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+    any_cluster: Access,
+    session_namespace: str,
+    kubeconfig: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[OnCluster]:
     """A running Airflow whose connection kubernetes_default leads to the cluster."""
-    connection = {"conn_type": "kubernetes", "extra": {"kube_config_path": str(kubeconfig)}}
+    connection = {"conn_type": "kubernetes", "extra": {"kube_config": json.dumps(kubeconfig)}}
     env = {"AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection)}
     home = tmp_path_factory.mktemp("airflow") / "home"
-    with AirflowInstance(home, [Path(__file__).parent / "dags"], config=QUICK_TO_NOTICE, env=env) as airflow:
+    folders = [Path(__file__).parent / "dags", ROOT / "dags"]
+    with AirflowInstance(home, folders, config=QUICK_TO_NOTICE, env=env) as airflow:
         yield OnCluster(airflow, any_cluster, session_namespace)
 
 

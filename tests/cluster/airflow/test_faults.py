@@ -5,7 +5,6 @@ After each: one training, the right outcome, and nothing left in the cluster.
 
 from __future__ import annotations
 
-import re
 import signal
 
 import pytest
@@ -105,10 +104,8 @@ def test_a_deferred_job_outlives_its_triggerer(on_cluster, airflow, backend, fol
     assert_trained_once(airflow, dag_id, run, folder)
     text = airflow.task_log(dag_id, run, "train")
     numbers = line_numbers(text, "worker-0", 1)
-    # None is lost. After SIGKILL those since the place was last written down are told again.
+    # None is lost. Those since the place was last written down may be told again.
     assert sorted(set(numbers)) == list(range(folder.lines_of(text, "worker-0")))
-    if number == signal.SIGTERM:
-        assert len(numbers) == len(set(numbers))
     wait_until_gone(on_cluster)
 
 

@@ -23,10 +23,9 @@ from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.kinds.registry import KINDS
 from airflow_trainer_provider.spec import parse_spec
 from tests.cluster.access import Access
+from tests.cluster.verdicts import VERDICTS_VARIABLE
 from tests.contract.conftest import PRELUDE, Contract
 
-#: Names the file to which tests add the verdicts on failed jobs.
-VERDICTS_VARIABLE = "TRAINER_TEST_VERDICTS"
 _FOLDER = "/shared"
 
 
@@ -38,6 +37,7 @@ class ClusterCase:
     shared: Path
     access: Access
     namespace: str
+    leader = "worker-0"
     patience = 90
     notices_within = 15
     measures_memory = False
@@ -73,9 +73,12 @@ class ClusterCase:
                 }
             },
         }
-        job = lay_out(parse_spec(values | fields))
+        job = lay_out(parse_spec(self._laid_out(values | fields)))
         self.backend.check(job)
         return job
+
+    def _laid_out(self, values: dict[str, Any]) -> dict[str, Any]:
+        return values
 
     def processes(self, handle: JobHandle) -> int:
         return sum(pod["status"].get("phase") not in ("Succeeded", "Failed") for pod in self._pods(handle))
@@ -102,6 +105,20 @@ class ClusterCase:
         return self.access.kubectl.list("pods", self.namespace, f"{label}={handle.name}")
 
 
+@dataclass
+class MpiCase(ClusterCase):
+    """The launcher alone runs the snippet; what mpirun starts on the workers is the business of other tests."""
+
+    leader = "launcher-0"
+
+    def _laid_out(self, values: dict[str, Any]) -> dict[str, Any]:
+        if values["num_nodes"] != 1:
+            pytest.skip("mpirun starts the other processes, and their lines come from the launcher")
+        resources = values.pop("resources_per_node", None)
+        launcher = {"resources": resources} if resources else {}
+        return {**values, "framework": "mpi", "launcher": "none", "replicas": {"launcher": launcher}}
+
+
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     folder = tmp_path / "shared"
@@ -112,13 +129,21 @@ def shared(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["trainer", "training-operator", "native"])
+@pytest.fixture(
+    params=[
+        "trainer",
+        "training-operator",
+        "native",
+        pytest.param("mpi-operator", marks=pytest.mark.profile("mpi")),
+    ]
+)
 async def backend_case(
     request: pytest.FixtureRequest, cluster: Access, namespace: str, shared: Path
 ) -> AsyncIterator[ClusterCase]:
     connection = ClusterConnection(id=f"test-{uuid.uuid4().hex[:6]}", kube_config_path=str(cluster.kubectl.kubeconfig))
     connected = await Cluster.of(connection)
-    yield ClusterCase(ClusterBackend(request.param, connected, namespace), shared, cluster, namespace)
+    case = MpiCase if request.param == "mpi-operator" else ClusterCase
+    yield case(ClusterBackend(request.param, connected, namespace), shared, cluster, namespace)
     await connected.close()
 
 
@@ -139,6 +164,7 @@ def record_verdict() -> Callable[[str, str, Diagnosis], None]:
                 "backend": backend,
                 "message": diagnosis.message,
                 "retry": diagnosis.retry_can_help,
+                "way_out": diagnosis.way_out or "",
             }
             with Path(path).open("a") as file:
                 file.write(json.dumps(row) + "\n")

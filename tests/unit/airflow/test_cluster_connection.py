@@ -1,4 +1,4 @@
-"""Airflow's connections become ways to a cluster, inside and outside of an event loop."""
+"""Airflow's connections become ways to a cluster."""
 
 from __future__ import annotations
 
@@ -14,23 +14,14 @@ from airflow_trainer_provider.hooks import connection as module
 from airflow_trainer_provider.hooks.connection import (
     aget_cluster_connection,
     choose_namespace,
-    get_cluster_connection,
 )
 
 SECRET = "hush-hush"
 
 
-def get(conn_id):
-    return get_cluster_connection(conn_id)
-
-
-def aget(conn_id):
-    return asyncio.run(aget_cluster_connection(conn_id))
-
-
-@pytest.fixture(params=[get, aget])
-def read(request):
-    return request.param
+@pytest.fixture
+def read():
+    return lambda conn_id: asyncio.run(aget_cluster_connection(conn_id))
 
 
 def set_connection(monkeypatch, **values):

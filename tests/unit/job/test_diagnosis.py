@@ -88,6 +88,15 @@ thus causing the job to be terminated. The first process to do so was:
    Process name: [prterun-node-71@1,2] Exit code:    1
 --------------------------------------------------------------------------
 """
+MPIRUN_4 = MPIRUN.replace("[prterun-node-71@1,2]", "[[50315,1],2]")
+MPI_ABORT = (
+    PLAIN
+    + """\
+--------------------------------------------------------------------------
+MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD
+with errorcode 1.
+"""
+)
 
 
 def _diagnose(framework, log, **ended):
@@ -119,6 +128,8 @@ def _diagnose(framework, log, **ended):
         ("pytorch", TORCHRUN_ONLY, {"rank": None}, None, 3, "unknown"),
         ("mpi", MPI, {"rank": None}, "ValueError: labels are missing", 3, "unknown"),
         ("mpi", MPIRUN, {"rank": None}, None, 2, "unknown"),
+        ("mpi", MPIRUN_4, {"rank": None}, None, 2, "unknown"),
+        ("mpi", MPI_ABORT, {"rank": None}, "ValueError: labels are missing", 2, "unknown"),
         ("jax", "", {"exit_code": 127, "reason": "CommandNotFound"}, None, 1, "no"),
         ("jax", PLAIN, {"exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, None, 1, "no"),
         ("jax", "epoch 1\n", {"exit_code": None, "signal": "SIGSEGV"}, None, 1, "unknown"),
@@ -242,6 +253,12 @@ def test_what_a_reason_means(reason, message, helps, infrastructure, way_out):
 )
 def test_the_sentence_says_how_it_ended(ended, sentence):
     assert _diagnose("jax", "", **ended).message == f"worker-1 (rank 1) failed first: {sentence}"
+
+
+def test_a_rule_is_no_reason():
+    verdict = _diagnose("jax", "", message=f"3 of 4 are missing.\n{'-' * 74}\n")
+
+    assert verdict.message.endswith("Error: 3 of 4 are missing.")
 
 
 def test_where_the_log_went_with_its_pod_the_end_of_it_is_in_the_pods_status():

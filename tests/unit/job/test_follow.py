@@ -144,3 +144,26 @@ async def test_nothing_is_left_running_when_the_wait_is_given_up():
     await asyncio.gather(wait, return_exceptions=True)
 
     assert asyncio.all_tasks() == before
+
+
+async def test_a_job_of_others_is_followed_to_the_phase_that_is_wanted_and_goes_on():
+    backend = _Backend(CHANGED.model_copy(update={"phase": JobPhase.STARTING}), RUNNING)
+
+    assert await _follow(backend, [], reader=None, only_until={JobPhase.RUNNING}) == RUNNING
+
+
+async def test_a_job_of_others_that_does_not_start_is_not_ended():
+    stuck = RUNNING.model_copy(update={"phase": JobPhase.STARTING, "waiting_since": NOW})
+    backend = _Backend(stuck)
+
+    # One of ours would be ended by then.
+    with pytest.raises(JobTimeout):
+        await _follow(
+            backend,
+            [],
+            datetime.now(timezone.utc) + timedelta(seconds=0.3),
+            startup_timeout=0.01,
+            only_until={JobPhase.SUCCEEDED},
+        )
+
+    assert backend.cancelled == []

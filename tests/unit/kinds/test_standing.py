@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -254,6 +255,48 @@ def test_a_job_whose_parts_kueue_suspends_waits_in_their_queue():
 
     assert found.text() == "queued (SuspendedByKueue: queue team has not admitted it)"
     assert found.waiting_since is None
+
+
+@pytest.mark.parametrize(
+    ("main", "standing"),
+    [
+        ({"labels": {"kueue.x-k8s.io/queue-name": "team"}}, Standing(JobPhase.SUSPENDED)),
+        ({}, Standing(None, "Queued", "queue team has not admitted it")),
+    ],
+)
+def test_a_job_that_somebody_keeps_from_its_queue_is_suspended(main, standing):
+    workload = _workload(type="QuotaReserved", status="False", message="The workload is deactivated")
+
+    found = status(main=main, standing=standing, children=[workload | {"spec": {"active": False}}])
+
+    assert found.text() == "suspended (WorkloadDeactivated: The workload is deactivated)"
+
+
+def test_a_cancelled_job_whose_parts_are_out_of_their_queue_has_ended():
+    held = Standing(None, "Queued", "queue team has not admitted it")
+
+    found = status(main={"annotations": {labels.CANCELLED: "the task was killed"}}, standing=held)
+
+    assert found.text() == "cancelled (Cancelled: the task was killed)"
+
+
+def test_a_workload_is_no_part_of_the_job():
+    seen = []
+
+    def read(main, children):
+        seen.extend(children)
+        return Standing()
+
+    job_status(
+        replace(_kind(Standing()), read=read),
+        {"metadata": {"creationTimestamp": _text(0)}},
+        [],
+        groups={},
+        ranked=False,
+        children=[{"kind": "Job"}, {"kind": "Workload"}],
+    )
+
+    assert seen == [{"kind": "Job"}]
 
 
 def test_the_time_in_a_queue_of_kueue_is_no_waiting():

@@ -180,7 +180,6 @@ def test_the_queue_is_named_on_the_main_object_only():
             "replicas.worker.overrides[0]",
         ),
         ("jax", {"runtime_ref": "jax-distributed"}, "runtime_ref"),
-        ("jax", {"pod_template": {"spec": {"restartPolicy": "Always"}}}, "pod_template.spec.restartPolicy"),
         ("pytorch", {"env": {"RANK": "7"}}, "env"),
         ("xgboost", {"replicas": {"worker": {"env": {"RANK": "7"}}}}, "replicas.worker.env"),
         ("mpi", {"queue_name": "gpus"}, "queue_name"),

@@ -317,7 +317,7 @@ def test_progress():
     found = progress({"status": {"trainerStatus": told}})
 
     assert found is not None
-    assert (found.percent, found.remaining_seconds, found.metrics) == (40, None, {"loss": "0.25"})
+    assert (found.percent, found.remaining_seconds, found.metrics) == (40, None, {"loss": 0.25})
     assert progress({}) is None
 
 

@@ -1,0 +1,95 @@
+"""What the command line takes."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS
+
+_DESCRIPTION = """Look at training jobs, and manage them, without a DAG.
+
+Exit codes: 0 it went well; 1 the job that was waited for has failed; 2 it could not be done."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="python -m airflow_trainer_provider",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    where = _where()
+
+    def add(name: str, help_: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=help_, description=help_, parents=[where, *parents])
+
+    job, output, file = _job(), _output(), _file()
+    add("render", "Show the objects that a file would become. Creates nothing.", file)
+    submit = add("submit", "Start the job of a file, and print its handle. It stays until somebody deletes it.", file)
+    submit.add_argument("--wait", action="store_true", help="follow it with its logs, and exit with 1 if it fails")
+    add("list", "List the jobs of a namespace, also those that something else made.", output)
+    add("describe", "Tell how a job stands, and why it waits or has failed.", job, output)
+    logs = add("logs", "Print a job's lines.", job)
+    logs.add_argument("--replica", metavar="R", help="only this one's, e.g. worker-1")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+    logs.add_argument("--tail", type=_count, metavar="N", help="only so many last lines of each container")
+    logs.add_argument("-p", "--previous", action="store_true", help="of each container before its last restart")
+    suspend = add("suspend", "Stop a job's pods and keep the job.", job)
+    resume = add("resume", "Let a suspended job go on, with new pods.", job)
+    resume.add_argument("--wait", action="store_true", help="until all replicas run, or the job has ended")
+    delete = add("delete", "Delete a job with all that belongs to it.", job)
+    for each in (suspend, delete):
+        each.add_argument("--no-wait", action="store_true", help="do not wait until the pods are gone")
+    return parser
+
+
+def _where() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group(
+        "where",
+        "By default the service account of the pod that this runs in; outside of a cluster, $KUBECONFIG or "
+        "~/.kube/config.",
+    )
+    group.add_argument("--conn-id", metavar="ID", help="a connection of this Airflow, of type kubernetes")
+    group.add_argument("--kubeconfig", metavar="FILE", help="a kubeconfig; Airflow is not asked then")
+    group.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
+    group.add_argument("-n", "--namespace", help="default: the connection's, then [trainer] namespace, or 'default'")
+    group.add_argument(
+        "--backend",
+        choices=(AUTO, *BACKENDS),
+        default=AUTO,
+        help="only jobs of this backend; of a new job, where it runs. local: this machine, as Airflow is configured",
+    )
+    return parser
+
+
+def _job() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("name", metavar="NAME", help="the job's name")
+    parser.add_argument("--kind", help="its kind, e.g. PyTorchJob, where jobs of several kinds have the name")
+    return parser
+
+
+def _output() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    return parser
+
+
+def _file() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="YAML or JSON: the fields of a job as an operator takes them, or a Kubernetes manifest of one of the "
+        "kinds; - for standard input",
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    count = int(text) if text.isdecimal() else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return count

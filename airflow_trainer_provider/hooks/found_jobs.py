@@ -1,0 +1,197 @@
+"""Waits for jobs that are named, and not handed over: they may be somebody else's, and are left as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeVar
+
+from airflow_trainer_provider.cluster.find import Wanted, find
+from airflow_trainer_provider.errors import ApiError, JobTimeout, SpecError
+from airflow_trainer_provider.hooks.trainer import TrainerHook
+from airflow_trainer_provider.job.conclusion import Conclusion
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.spec.validation import choice
+
+#: Between looks for a job that is not there yet, in seconds.
+_LOOK_SECONDS = 3.0
+#: How long one poke follows a job before it says that the job goes on.
+_POKE = timedelta(seconds=1)
+#: The reader of who reads the lines of an ended job all at once.
+_AT_THE_END = "end"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job, and what came of it.
+
+    :param handle: the job.
+    :param conclusion: its summary, or why it failed.
+    """
+
+    handle: JobHandle
+    conclusion: Conclusion
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"job": dict(self.handle.to_xcom()), **self.conclusion.to_json()}
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> Found:
+        """Read what :meth:`to_json` has made.
+
+        :param value: its values.
+        """
+        return cls(JobHandle.parse(value["job"]), Conclusion.parse(value))
+
+
+class FoundJobs:
+    """The jobs that a name or a selector means.
+
+    :param hook: of the connection and namespace to look in.
+    :param wanted: which jobs.
+    :param phases: those that end the wait well.
+    :param emit: takes each line for the task's log.
+    :raises SpecError: there is no such phase.
+    """
+
+    def __init__(self, hook: TrainerHook, wanted: Wanted, phases: Sequence[str], emit: Callable[[str], None]) -> None:
+        self._hook = hook
+        self._wanted = wanted
+        self._phases = allowed(phases)
+        self._emit = emit
+        self._told: str | None = None
+        self._namespace: str | None = None
+        #: Jobs that have been seen; one that is gone since is not one that is still to come.
+        self._seen: dict[str, JobHandle] = {}
+        self._ended: dict[str, Found] = {}
+
+    async def wait(self, reader: str, deadline: datetime | None) -> list[Found]:
+        """Wait until they are there, and have got where they should.
+
+        :param reader: whose place in the logs is kept.
+        :param deadline: when to give up.
+        :raises JobTimeout: the deadline has passed.
+        :raises JobLost: one is gone.
+        """
+        while True:
+            pending = await self._look()
+            if not pending and self._ended:
+                return list(self._ended.values())
+            if pending:
+                await self._follow(pending, reader, deadline)
+            elif deadline and datetime.now(timezone.utc) >= deadline:
+                raise JobTimeout(self.late())
+            else:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def poke(self, reader: str | None) -> list[Found] | None:
+        """Look once.
+
+        :param reader: whose place in the logs is kept in this process; None tells all lines at once, at the end.
+        :return: None while they are not there, or not where they should be.
+        """
+        pending = await self._look()
+        if reader is None and not await self._all_there(pending):
+            return None
+        try:
+            await self._follow(pending, reader, datetime.now(timezone.utc) + _POKE, to_end=True)
+        except JobTimeout:
+            return None
+        # More may have come meanwhile.
+        return list(self._ended.values()) if self._ended and not await self._look() else None
+
+    def late(self) -> str:
+        """What to say when the time is up."""
+        if self._seen:
+            names = ", ".join(handle.name for handle in self._pending())
+            return f"Not where it should be in time: training job {names}; it was left alone."
+        return f"There was no {self._wanted} in time."
+
+    async def _look(self) -> list[JobHandle]:
+        """The jobs that have not got there yet."""
+        if not self._seen or self._wanted.every:
+            try:
+                cluster, self._namespace = await self._hook.place()
+                found = await find(cluster, self._namespace, self._wanted)
+            except ApiError as error:
+                if error.status is not None and error.status < 500 and error.status != 429:
+                    raise
+                # Trouble of the cluster's says nothing about the job.
+                self._tell(f"Looking for it goes on, though the cluster does not answer: {error}")
+                return self._pending()
+            self._seen |= {handle.uid: handle for handle in found}
+            if not self._seen:
+                self._tell(f"There is no {self._wanted} in namespace {self._namespace} yet.")
+        return self._pending()
+
+    async def _all_there(self, handles: Sequence[JobHandle]) -> bool:
+        """Whether all have ended, or are where they should be; tells of those that are not."""
+        there = True
+        for handle in handles:
+            status = await (await self._hook.backend_of(handle)).status(handle)
+            if not status.phase.ended and status.phase not in self._phases:
+                self._emit(f"Training job {handle.name}: {status.text()}.")
+                there = False
+        return there
+
+    def _pending(self) -> list[JobHandle]:
+        return [handle for uid, handle in self._seen.items() if uid not in self._ended]
+
+    async def _follow(
+        self, handles: Sequence[JobHandle], reader: str | None, deadline: datetime | None, *, to_end: bool = False
+    ) -> None:
+        await _all([self._follow_one(handle, reader, deadline, to_end) for handle in handles])
+
+    async def _follow_one(self, handle: JobHandle, reader: str | None, deadline: datetime | None, to_end: bool) -> None:
+        if to_end and (await (await self._hook.backend_of(handle)).status(handle)).phase.ended:
+            # What an ended job has to tell is read to its end, however long it takes.
+            reader, deadline = reader or _AT_THE_END, None
+        conclusion = await self._hook.wait(
+            handle,
+            emit=self._emit_of(handle),
+            # Who waits for a start does not want the lines of the whole training.
+            reader=reader if all(phase.ended for phase in self._phases) else None,
+            deadline=deadline,
+            only_until=self._phases,
+        )
+        self._ended[handle.uid] = Found(handle, conclusion)
+
+    def _emit_of(self, handle: JobHandle) -> Callable[[str], None]:
+        if not self._wanted.every:
+            return self._emit
+        return lambda line: self._emit(f"{handle.name}: {line}" if line.startswith("[") else line)
+
+    def _tell(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._emit(line)
+
+
+def allowed(phases: Sequence[str]) -> frozenset[JobPhase]:
+    """The phases that end a wait well. A job that has succeeded has been running, even if nobody saw it.
+
+    :param phases: their names.
+    :raises SpecError: there is no such phase, or none is given.
+    """
+    known = [phase.value for phase in JobPhase]
+    wrong = next((name for name in phases if name not in known), None)
+    if wrong is not None or not phases:
+        raise SpecError([choice("allowed_phases", wrong, known, "Use some of these.")])
+    found = {JobPhase(name) for name in phases}
+    return frozenset(found | ({JobPhase.SUCCEEDED} if JobPhase.RUNNING in found else set()))
+
+
+async def _all(waits: Sequence[Awaitable[_T]]) -> list[_T]:
+    """Wait for all; the first error ends the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

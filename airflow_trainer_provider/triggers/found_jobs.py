@@ -1,0 +1,73 @@
+"""Waits in the triggerer for jobs that are named, and not handed over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+
+class FoundJobsTrigger(BaseTrigger):
+    """Fires once, when the jobs are where they should be, one has failed, or the deadline has passed.
+
+    It ends no job, and writes nothing on any.
+
+    :param wanted: the fields of :class:`~airflow_trainer_provider.cluster.find.Wanted`.
+    :param allowed_phases: the phases that end the wait well.
+    :param kubernetes_conn_id: the connection to the cluster.
+    :param namespace: where to look; None takes the connection's, and then ``[trainer] namespace``.
+    :param reader: whose place in the logs is kept, as long as this triggerer lives.
+    :param deadline: when to give up waiting, in ISO 8601.
+    """
+
+    def __init__(
+        self,
+        wanted: dict[str, Any],
+        allowed_phases: list[str],
+        kubernetes_conn_id: str,
+        namespace: str | None,
+        reader: str,
+        deadline: str,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.wanted = wanted
+        self.allowed_phases = allowed_phases
+        self.kubernetes_conn_id = kubernetes_conn_id
+        self.namespace = namespace
+        self.reader = reader
+        self.deadline = deadline
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Where this class is, and what to make it with."""
+        fields = ("wanted", "allowed_phases", "kubernetes_conn_id", "namespace", "reader", "deadline")
+        return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in fields}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look for the jobs, and follow them; the event says how the wait ended.
+
+        ``end`` is ``concluded``, with the jobs' handles and conclusions in ``found``; ``timed out``, with a
+        ``message``; or ``error``, with its ``message`` and whether it is ``retryable``.
+        """
+        # Not at the module's top: DAG files import this module through the sensor.
+        from airflow_trainer_provider.cluster.find import Wanted
+        from airflow_trainer_provider.errors import JobTimeout, TrainJobError
+        from airflow_trainer_provider.hooks.found_jobs import FoundJobs
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
+
+        hook = TrainerHook(None, self.kubernetes_conn_id, self.namespace)
+        jobs: FoundJobs | None = None
+        event: dict[str, Any]
+        try:
+            jobs = FoundJobs(hook, Wanted(**self.wanted), self.allowed_phases, self._emit)
+            found = await jobs.wait(self.reader, datetime.fromisoformat(self.deadline))
+            event = {"end": "concluded", "found": [each.to_json() for each in found]}
+        except JobTimeout as error:
+            event = {"end": "timed out", "message": jobs.late() if jobs else str(error)}
+        except TrainJobError as error:
+            event = {"end": "error", "message": str(error), "retryable": error.retryable}
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+
+    def _emit(self, line: str) -> None:
+        self.log.info("%s", line)

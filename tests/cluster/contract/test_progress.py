@@ -1,0 +1,21 @@
+"""What a training tells of itself while it runs is in the log, and its metrics are in XCom."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_trainer_provider.job.result import summarize
+from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.paths import HERE
+
+
+async def test_progress_and_metrics(contract):
+    if contract.backend.name != "trainer":
+        pytest.skip("only Kubeflow Trainer has a place for it")
+    script = (HERE / "smoke" / "scripts" / "report_progress.py").read_text()
+
+    handle, status = await contract.run(contract.case.job(f"{script}\ntime.sleep(3)", nodes=1))
+
+    assert status.phase is JobPhase.SUCCEEDED
+    assert any("% done" in line and "loss 0.25" in line for line in contract.lines), contract.lines
+    assert summarize(handle, status, await contract.backend.result(handle))["metrics"] == {"loss": 0.25}

@@ -1,0 +1,101 @@
+"""``python -m tests.cluster.verdicts``: the docs' table of verdicts, from what the tests see on the running cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.cluster.paths import HERE, ROOT
+from tests.cluster.runner import PROFILE_VARIABLE
+
+#: Names the file to which tests add the verdicts on failed jobs, one JSON object a line.
+VERDICTS_VARIABLE = "TRAINER_TEST_VERDICTS"
+_PROFILE = "kubeflow"
+_TESTS = HERE / "contract" / "test_verdicts.py"
+_PAGE = ROOT / "docs" / "reference" / "verdicts.md"
+_HEAD = """\
+# Verdicts on a cluster
+
+What a task says of a failed job, and whether a retry can help. `make verdicts` writes this page: it lets jobs fail on a
+real cluster, in each of these ways on each backend, and keeps what the tests are told. What each reason means for the
+next try, and those that cannot be shown so: {doc}`errors`.
+
+- `JOB`, `NAMESPACE` and `ADDRESS` stand for what is another in each run.
+- In the task's log the traceback, or the last lines, follow.
+- Where `training-operator` is missing, the operator makes the pod again, and the job goes on. Of an evicted pod it may
+  see the failure first; then the job has failed, as on the other backends.
+- `it was lost or ended` is one of two: `ended by SIGTERM`, or `lost` where the pod was gone before its end was seen.
+- `mpi-operator` is not part of this run.
+
+"""
+#: What differs from run to run, and what stands for it.
+_STABLE = (
+    (re.compile(r"\b[a-z][a-z0-9-]*-[0-9a-f]{10}-\d+\b"), "JOB"),
+    # The five letters that Kubernetes adds to a pod's name.
+    (re.compile(r"\b(JOB(?:-[a-z0-9]+)*)-[bcdfghjklmnpqrstvwxz2456789]{5}\b"), r"\1"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
+    (re.compile(r"\btrainer-test-[0-9a-f]{8}\b"), "NAMESPACE"),
+    (re.compile(r"\b(\d{1,3}\.){3}\d{1,3}(:\d+)?\b"), "ADDRESS"),
+    # A pod that is taken away may be gone before anybody saw how it ended.
+    (re.compile(r"it was (?:lost|ended by SIGTERM), (?=EvictionByEvictionAPI|Deleted)"), "it was lost or ended, "),
+)
+
+
+def table(rows: Iterable[Mapping[str, str]]) -> str:
+    """The verdicts as a Markdown table: the failures in their order, and backends that say the same in one row.
+
+    :param rows: each with ``failure``, ``backend``, ``message``, ``retry`` and ``way_out``; of two on the same failure
+        and backend the later one counts.
+    """
+    verdicts: dict[str, dict[str, tuple[str, str, str]]] = {}
+    for row in rows:
+        verdict = (_cell(stable(row["message"])), row["retry"], row["way_out"])
+        verdicts.setdefault(row["failure"], {})[row["backend"]] = verdict
+    lines = ["| Failure | Backend | Verdict | Retry can help | Way out |", "|---|---|---|---|---|"]
+    for failure, by_backend in verdicts.items():
+        for verdict in dict.fromkeys(by_backend.values()):
+            backends = ", ".join(f"`{name}`" for name, given in by_backend.items() if given == verdict)
+            lines.append(f"| {failure} | {backends} | {' | '.join(verdict)} |")
+    return "\n".join(lines) + "\n"
+
+
+def stable(message: str) -> str:
+    """A verdict without the names of one run.
+
+    :param message: as a task would tell it.
+    """
+    for pattern, name in _STABLE:
+        message = pattern.sub(name, message)
+    return message
+
+
+def _cell(text: str) -> str:
+    """Text as a cell that is not read as Markdown."""
+    return "`" + " ".join(text.split()).replace("|", r"\|").replace("`", "'") + "`"
+
+
+def main() -> int:
+    """Run the tests and write the page, unless one of them failed or there is no cluster."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "verdicts"
+        file.touch()
+        env = {**os.environ, VERDICTS_VARIABLE: str(file), PROFILE_VARIABLE: _PROFILE}
+        argv = [sys.executable, "-m", "pytest", "-m", "cluster", "-q", str(_TESTS), *sys.argv[1:]]
+        code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+    if code or not rows:
+        print(f"{_PAGE.relative_to(ROOT)} is as it was: not every test passed on a cluster.", file=sys.stderr)
+        return code or 1
+    _PAGE.write_text(_HEAD + table(rows))
+    print(f"{_PAGE.relative_to(ROOT)}: {len(rows)} verdicts")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The docs' table of verdicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster import verdicts
+
+
+def row(failure, backend, message, retry="no", way_out=""):
+    return {"failure": failure, "backend": backend, "message": message, "retry": retry, "way_out": way_out}
+
+
+def test_backends_that_say_the_same_share_a_row():
+    rows = [
+        row("out of memory", "trainer", "OOMKilled.", way_out="Raise it."),
+        row("evicted", "trainer", "Evicted.", "yes"),
+        row("out of memory", "native", "OOMKilled.", way_out="Raise it."),
+        row("evicted", "native", "Evicted: it was.", "yes"),
+        row("evicted", "other", "Evicted.", "no"),
+    ]
+    assert verdicts.table(rows).splitlines() == [
+        "| Failure | Backend | Verdict | Retry can help | Way out |",
+        "|---|---|---|---|---|",
+        "| out of memory | `trainer`, `native` | `OOMKilled.` | no | Raise it. |",
+        "| evicted | `trainer` | `Evicted.` | yes |  |",
+        "| evicted | `native` | `Evicted: it was.` | yes |  |",
+        "| evicted | `other` | `Evicted.` | no |  |",
+    ]
+
+
+def test_the_later_of_two_runs_counts():
+    table = verdicts.table([row("evicted", "native", "before", "no"), row("evicted", "native", "after", "yes")])
+    assert "before" not in table
+    assert "| evicted | `native` | `after` | yes |" in table
+
+
+def test_a_message_stays_in_its_cell():
+    assert r"| `it said 'a \| b' and went` |" in verdicts.table([row("odd", "native", "it said `a | b`\n  and went")])
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Job contract-train-0a1b2c3d4e-2 is gone", "Job JOB is gone"),
+        ("pod contract-train-0a1b2c3d4e-1-node-0-1-x7k2p: lost", "pod JOB-node-0-1: lost"),
+        ("pod contract-train-0a1b2c3d4e-1-worker-0: lost", "pod JOB-worker-0: lost"),
+        ("in trainer-test-0a1b2c3d: no", "in NAMESPACE: no"),
+        ("uid 123e4567-e89b-12d3-a456-426614174000 of", "uid UID of"),
+        ("lookup x on 10.255.255.53:53: refused", "lookup x on ADDRESS: refused"),
+        ("it was lost, Deleted: somebody", "it was lost or ended, Deleted: somebody"),
+        ("it was ended by SIGTERM, Deleted: somebody", "it was lost or ended, Deleted: somebody"),
+        ("it was ended by SIGTERM, Error: so", "it was ended by SIGTERM, Error: so"),
+        ("exit code 1, version 2.3.0, rank 10", "exit code 1, version 2.3.0, rank 10"),
+    ],
+)
+def test_what_differs_from_run_to_run_is_not_shown(message, shown):
+    assert verdicts.stable(message) == shown
