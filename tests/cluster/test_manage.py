@@ -36,6 +36,8 @@ def fields(request, cluster, namespace):
     small = {"resources_per_node": {"cpu": "50m", "memory": "64Mi"}}
     if not request.param:
         return small
+    if "kubeflow" not in cluster.profiles:
+        pytest.skip("this profile has no Kueue")
     cluster.kubectl.apply([_QUEUE], f"--namespace={namespace}")
     return {**small, "queue_name": "queue"}
 
