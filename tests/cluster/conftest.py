@@ -28,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "profile(name): profile of the test cluster that a test needs (kubeflow)")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in this hook too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in ours:
