@@ -28,16 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "profile(name): profile of the test cluster that a test needs (kubeflow)")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in this hook too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.cluster)
         if "faults" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.exclusive)
-        if Path(__file__).parent / "airflow" in item.path.parents:
-            # One Airflow is enough for this machine.
-            item.add_marker(pytest.mark.xdist_group("airflow"))
     profile = os.environ.get(PROFILE_VARIABLE)
     others = [item for item in ours if profile is not None and _profile(item) != profile]
     if others:

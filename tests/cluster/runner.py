@@ -10,8 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 from tests.cluster import preflight
 from tests.cluster.access import KUBECONFIG_VARIABLE
@@ -27,8 +28,10 @@ TIMES_VARIABLE = "TRAINER_TEST_TIMES"
 NO_CLUSTER = "none"
 
 _NO_TESTS = 5
-#: Tests that leave the cluster whole, several at a time: most of them wait for pods.
-_AT_ONCE = ("-m", "cluster and not exclusive", "--numprocesses=3", "--dist=loadgroup")
+_WHOLE = ("-m", "cluster and not exclusive")
+#: Tests that leave the cluster whole run several at a time, as most of them wait for pods: those of the one Airflow that
+#: this machine has room for, and beside them the others.
+_AT_ONCE = ((*_WHOLE, str(HERE / "airflow")), (*_WHOLE, str(HERE), f"--ignore={HERE / 'airflow'}", "--numprocesses=2"))
 
 
 def run_tests(arguments: Sequence[str]) -> int:
@@ -40,7 +43,7 @@ def run_tests(arguments: Sequence[str]) -> int:
         times = Path(folder) / "times"
         times.touch()
         if os.environ.get(KUBECONFIG_VARIABLE):
-            code = _pytest(None, times, arguments)
+            code = _pytest(None, times, [str(HERE), *arguments])
         elif problems := preflight.missing():
             return _skip(problems)
         else:
@@ -66,16 +69,14 @@ def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
     cluster = Cluster()
     with _timed("build"):
         cluster.build()
-    codes = [_pytest(NO_CLUSTER, times, arguments)]
+    codes = [_pytest(NO_CLUSTER, times, [str(HERE), *arguments])]
     try:
         for profile in PROFILES.values():
             with _timed(f"up, profile {profile.name}"):
                 cluster.up(profile)
             _delete_leftovers(cluster)
-            codes += [
-                _pytest(profile.name, times, [*_AT_ONCE, *arguments]),
-                _pytest(profile.name, times, ["-m", "cluster and exclusive", *arguments]),
-            ]
+            codes += _at_once(profile.name, times, [[*each, *arguments] for each in _AT_ONCE])
+            codes.append(_pytest(profile.name, times, ["-m", "cluster and exclusive", str(HERE), *arguments]))
     finally:
         down()
     if all(code == _NO_TESTS for code in codes):
@@ -83,12 +84,30 @@ def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
     return max(code for code in codes if code != _NO_TESTS)
 
 
+def _at_once(profile: str, times: Path, runs: Sequence[Sequence[str]]) -> list[int]:
+    """Run pytest several times at once, and show what each of them wrote when all have ended."""
+    outputs = [times.with_name(f"output-{number}") for number in range(len(runs))]
+    with ExitStack() as stack:
+        files = [stack.enter_context(output.open("wb")) for output in outputs]
+        started = [_start(profile, times, run, file) for run, file in zip(runs, files, strict=True)]
+        codes = [process.wait() for process in started]
+    for output in outputs:
+        print(output.read_text(errors="replace"), flush=True)
+    return codes
+
+
 def _pytest(profile: str | None, times: Path, arguments: Sequence[str]) -> int:
+    return _start(profile, times, arguments, None).wait()
+
+
+def _start(
+    profile: str | None, times: Path, arguments: Sequence[str], output: IO[bytes] | None
+) -> subprocess.Popen[bytes]:
     env = {**os.environ, TIMES_VARIABLE: str(times)}
     if profile is not None:
         env[PROFILE_VARIABLE] = profile
-    argv = [sys.executable, "-m", "pytest", "-m", "cluster", str(HERE), *arguments]
-    return subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+    argv = [sys.executable, "-m", "pytest", "-m", "cluster", *arguments]
+    return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=output, stderr=output and subprocess.STDOUT)
 
 
 def _delete_leftovers(cluster: Cluster) -> None:
