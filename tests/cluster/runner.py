@@ -29,8 +29,8 @@ NO_CLUSTER = "none"
 
 _NO_TESTS = 5
 _WHOLE = ("-m", "cluster and not exclusive")
-#: Tests that leave the cluster whole run several at a time, as most of them wait for pods: those of the one Airflow that
-#: this machine has room for, and beside them the others.
+#: Tests that leave the cluster whole run several at a time, as most of them wait for pods: those of the one Airflow
+#: that this machine has room for, and beside them the others.
 _AT_ONCE = (
     (*_WHOLE, str(HERE / "airflow")),
     (*_WHOLE, str(HERE), f"--ignore={HERE / 'airflow'}", "--numprocesses=2"),
