@@ -185,9 +185,25 @@ class Submitter:
                     raise refusal(error, self._kind.resource, self._namespace) from error
 
     async def _complete(self, main: Manifest, rendered: Rendered) -> Manifest:
-        """Create what belongs to the job, as the main object's own, and note that all is there."""
+        """Create what belongs to the job, as the main object's own, and note that all is there.
+
+        :raises SubmitError: somebody has ended the job meanwhile.
+        """
         if annotation(main, labels.COMPLETE) is not None:
             return main
+        try:
+            return await self._create_parts(main, rendered)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise refusal(error, self._kind.resource, self._namespace) from error
+            await self._remove(rendered.before)
+            name, try_number = main["metadata"]["name"], self._identity.try_number
+            raise SubmitError(
+                f"Job {name} was deleted while it was submitted: a later try of the task has one, and try {try_number} "
+                "is out of date; or somebody deleted it."
+            ) from error
+
+    async def _create_parts(self, main: Manifest, rendered: Rendered) -> Manifest:
         owner = _owner_reference(main)
         for manifest in rendered.before:
             resource = resource_of(manifest)

@@ -20,7 +20,7 @@ async def test_of_two_tries_at_once_the_later_one_has_the_job(contract):
     handle = second.handle
     if isinstance(first, BaseException):
         assert isinstance(first, SubmitError), first
-        assert "out of date" in str(first)
+        assert "is out of date" in str(first)
     elif first.handle.uid != handle.uid:
         assert await contract.was_cancelled(first.handle)
     contract.release("go")
