@@ -10,9 +10,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from tests.cluster import preflight
 from tests.cluster.access import KUBECONFIG_VARIABLE
@@ -29,11 +28,12 @@ NO_CLUSTER = "none"
 
 _NO_TESTS = 5
 _WHOLE = ("-m", "cluster and not exclusive")
-#: Tests that leave the cluster whole run several at a time, as most of them wait for pods: those of the one Airflow
-#: that this machine has room for, and beside them the others.
-_AT_ONCE = (
+#: What is run for each profile, one after the other. Tests that leave the cluster whole run several at a time, as most
+#: of them wait for pods; for more than one Airflow this machine has no room.
+_RUNS = (
+    (*_WHOLE, str(HERE), f"--ignore={HERE / 'airflow'}", "--numprocesses=3"),
     (*_WHOLE, str(HERE / "airflow")),
-    (*_WHOLE, str(HERE), f"--ignore={HERE / 'airflow'}", "--numprocesses=2"),
+    ("-m", "cluster and exclusive", str(HERE)),
 )
 
 
@@ -78,8 +78,7 @@ def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
             with _timed(f"up, profile {profile.name}"):
                 cluster.up(profile)
             _delete_leftovers(cluster)
-            codes += _at_once(profile.name, times, [[*each, *arguments] for each in _AT_ONCE])
-            codes.append(_pytest(profile.name, times, ["-m", "cluster and exclusive", str(HERE), *arguments]))
+            codes += [_pytest(profile.name, times, [*run, *arguments]) for run in _RUNS]
     finally:
         down()
     if all(code == _NO_TESTS for code in codes):
@@ -87,30 +86,12 @@ def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
     return max(code for code in codes if code != _NO_TESTS)
 
 
-def _at_once(profile: str, times: Path, runs: Sequence[Sequence[str]]) -> list[int]:
-    """Run pytest several times at once, and show what each of them wrote when all have ended."""
-    outputs = [times.with_name(f"output-{number}") for number in range(len(runs))]
-    with ExitStack() as stack:
-        files = [stack.enter_context(output.open("wb")) for output in outputs]
-        started = [_start(profile, times, run, file) for run, file in zip(runs, files, strict=True)]
-        codes = [process.wait() for process in started]
-    for output in outputs:
-        print(output.read_text(errors="replace"), flush=True)
-    return codes
-
-
 def _pytest(profile: str | None, times: Path, arguments: Sequence[str]) -> int:
-    return _start(profile, times, arguments, None).wait()
-
-
-def _start(
-    profile: str | None, times: Path, arguments: Sequence[str], output: IO[bytes] | None
-) -> subprocess.Popen[bytes]:
     env = {**os.environ, TIMES_VARIABLE: str(times)}
     if profile is not None:
         env[PROFILE_VARIABLE] = profile
     argv = [sys.executable, "-m", "pytest", "-m", "cluster", *arguments]
-    return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=output, stderr=output and subprocess.STDOUT)
+    return subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
 
 
 def _delete_leftovers(cluster: Cluster) -> None:
