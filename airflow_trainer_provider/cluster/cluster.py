@@ -62,7 +62,8 @@ class Cluster:
 
     async def installed(self) -> tuple[str, ...]:
         """The backends of which something is installed, the one to prefer first."""
-        return tuple([name for name, kinds in BACKENDS.items() if any([await self.serves(k.resource) for k in kinds])])
+        served = {kind.key for kinds in BACKENDS.values() for kind in kinds if await self.serves(kind.resource)}
+        return tuple(name for name, kinds in BACKENDS.items() if any(kind.key in served for kind in kinds))
 
     async def schema(self, resource: Resource) -> Mapping[str, Any] | None:
         """The OpenAPI schema of a resource, as the installed version has it; None where it is not published.
