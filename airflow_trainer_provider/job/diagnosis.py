@@ -20,6 +20,10 @@ _BEGIN = re.compile(
     r"(?P<heading_tag>(?:\S.*)?)Traceback \(most recent call last\):"
     r"|(?P<place_tag>(?:\[\w+\]: )?)  File \".*\", line \d+"
 )
+#: How a traceback ends: the exception's class, by custom capitalised or in a module, and what it says.
+_RAISED = re.compile(r"(?:(?:\w+\.)+\w+|[A-Z]\w*)(?::.*)?")
+#: How many lines of other processes may come in between.
+_FOREIGN_LINES = 50
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
 #: Errors of the user's own code that the same code meets again.
 _PERMANENT_ERRORS = re.compile(
@@ -164,8 +168,10 @@ def _traceback(log: Sequence[str], framework: Framework) -> tuple[str, ...]:
             tag = begin["heading_tag"] or begin["place_tag"] or ""
             # Lines of other ranks, which have other tags, come in between.
             own = [at for at in range(start, len(log)) if log[at].startswith(tag)]
-            block = _block([log[at].removeprefix(tag) for at in own])
-            seen.update(own[: len(block)])
+            lines = [log[at].removeprefix(tag) for at in own]
+            places = _block(lines)
+            block = [lines[place] for place in places]
+            seen.update(own[place] for place in places)
             if not (framework.launcher_traceback and framework.launcher_traceback.search(block[-1])):
                 blocks.append(block)
     if not blocks:
@@ -175,15 +181,23 @@ def _traceback(log: Sequence[str], framework: Framework) -> tuple[str, ...]:
     return tuple(blocks[0 if framework.processes_per_node else -1])
 
 
-def _block(lines: Sequence[str]) -> list[str]:
-    """The traceback that begins on the first line: frames, the exception's own line, and what is chained to it."""
-    end = 1
-    while end < len(lines) - 1 and lines[end].startswith(" "):
-        end += 1
-    block, rest = list(lines[: end + 1]), lines[end + 1 :]
+def _block(lines: Sequence[str], start: int = 0) -> list[int]:
+    """Where the lines of the traceback are that begins there: frames, the exception's own line, the chained ones."""
+    end = _end(lines, start)
+    block = [at for at in range(start, end + 1) if at in (start, end) or lines[at].startswith(" ")]
+    rest = lines[end + 1 : end + 5]
     if len(rest) > 3 and rest[1].startswith(_CHAINED) and rest[3].startswith(_TRACEBACK):
-        return [*block, *rest[:3], *_block(rest[3:])]
+        return [*block, *range(end + 1, end + 4), *_block(lines, end + 4)]
     return block
+
+
+def _end(lines: Sequence[str], start: int) -> int:
+    """Where the exception's own line is."""
+    others = [at for at in range(start + 1, len(lines)) if not lines[at].startswith(" ")]
+    if not others:
+        return len(lines) - 1
+    # Processes that share a log without tags write into each other's tracebacks.
+    return next((at for at in others[:_FOREIGN_LINES] if _RAISED.fullmatch(lines[at])), others[0])
 
 
 def _row(replica: ReplicaStatus) -> dict[str, Any]:

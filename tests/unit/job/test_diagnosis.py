@@ -155,6 +155,19 @@ def test_a_tracebacks_lines_are_whole_and_no_others():
     ]
 
 
+def test_lines_of_other_processes_in_between_are_left_out():
+    lines = PLAIN.splitlines()
+    mixed = [*lines[:3], "rank 2 of 4, total 6", *lines[3:-1], "", "step 7: loss 0.3", lines[-1], "Epoch: 3"]
+
+    assert list(_diagnose("paddle", "\n".join(mixed)).traceback) == lines[1:]
+
+
+def test_an_exception_of_an_unusual_name_is_the_first_line_after_the_frames():
+    lines = [*PLAIN.splitlines()[1:-1], "oddly named", "and more"]
+
+    assert list(_diagnose("jax", "\n".join(lines)).traceback) == lines[:-1]
+
+
 @pytest.mark.parametrize(
     ("reason", "helps"), [("DeadlineExceeded", "unknown"), ("SupervisorLost", "yes"), (None, "unknown")]
 )
