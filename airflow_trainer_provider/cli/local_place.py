@@ -12,6 +12,7 @@ from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.hooks.settings import load_settings
 from airflow_trainer_provider.job.backend import Backend, LogLine
+from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.overview import Description, Overview
@@ -57,9 +58,10 @@ class LocalPlace:
                 for text in await self._local.log_tail(handle, name, arguments.tail or _ALL):
                     yield LogLine(name, text)
             return
-        async for line in self._local.logs(handle, f"command-line-{uuid.uuid4()}"):
-            if arguments.replica in (None, line.replica):
-                yield line
+        async with end_of(self._local, handle) as ended:
+            async for line in self._local.logs(handle, f"command-line-{uuid.uuid4()}", ended):
+                if arguments.replica in (None, line.replica):
+                    yield line
 
     async def suspend(self, name: str, kind: str | None, *, wait: bool) -> str:
         """Refuse to."""

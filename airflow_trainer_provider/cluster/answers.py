@@ -14,6 +14,8 @@ from airflow_trainer_provider.errors import ApiError
 NOT_SENT = "NotSent"
 #: Reason of an error where the server's certificate is not to be believed.
 BAD_CERTIFICATE = "BadCertificate"
+#: Reason of an error where a connection was silent for too long.
+SILENT = "Silent"
 
 _LONGEST_ANSWER = 2000
 _TRANSIENT = {408, 429, 500, 502, 503, 504}

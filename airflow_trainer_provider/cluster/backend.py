@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
-from typing import Any
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.end import end, finish
 from airflow_trainer_provider.cluster.follow_logs import JobLogs
 from airflow_trainer_provider.cluster.groups import carried_over, with_groups
+from airflow_trainer_provider.cluster.live import LiveView, live_view
 from airflow_trainer_provider.cluster.log_place import LogPlace
 from airflow_trainer_provider.cluster.objects import (
     handle_of,
@@ -26,7 +26,7 @@ from airflow_trainer_provider.cluster.order import Order, manifest_order, order_
 from airflow_trainer_provider.cluster.render import render
 from airflow_trainer_provider.cluster.submit import Submitter, jobs_of
 from airflow_trainer_provider.cluster.suspension import suspend
-from airflow_trainer_provider.cluster.view import LiveView, View, live_view, lost, was_cancelled, why_no_pods
+from airflow_trainer_provider.cluster.view import View, lost, was_cancelled
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, Problem, UnsupportedField
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.job.backend import LogLine, Submission
@@ -41,12 +41,6 @@ from airflow_trainer_provider.kinds.pod import check_pod_template
 from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for
 
 _NOT_FOUND = 404
-#: While a job has no pods, its controller may have said why in an event: looked for at first after so many seconds,
-#: and then after twice as long each time.
-_EVENTS_AFTER = 4.0
-_EVENTS_AT_MOST = 600.0
-#: A change seldom comes alone: pods are made, bound and started within moments. Seconds.
-_TOGETHER = 0.2
 #: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
 _SURVIVE_SECONDS = 15.0
 
@@ -115,16 +109,10 @@ class ClusterBackend:
 
     async def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
         """The job's status now and after each change, up to its end."""
-        kind, main = await self._main(handle)
-        cluster = self._connected()
-        async with live_view(cluster, kind, main) as live:
-            why: dict[str, Any] = {}
-            last, delay = None, _EVENTS_AFTER
-            look = time.monotonic() + delay
+        last = None
+        async with self._live(handle) as live:
             while True:
                 view = live.view()
-                if not view.pods:
-                    view = replace(view, **why)
                 status = view.status()
                 if live.is_gone or status.phase.ended:
                     yield await self._end(handle, live, view, status)
@@ -132,22 +120,15 @@ class ClusterBackend:
                 if status != last:
                     last = status
                     yield status
-                waits = None if view.pods else look - time.monotonic()
-                if waits is None or waits > 0:
-                    await live.changed(waits)
-                    await asyncio.sleep(_TOGETHER)
-                else:
-                    why = await why_no_pods(cluster, view.main, live.view().children)
-                    delay = min(2 * delay, _EVENTS_AT_MOST)
-                    look = time.monotonic() + delay
+                await live.changed()
 
-    async def logs(self, handle: JobHandle, reader: str) -> AsyncIterator[LogLine]:
+    async def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, up to the job's end."""
         kind, main = await self._main(handle)
         # On what is not ours nothing is written down: there, the place is kept here.
         place = None if is_ours(main) else self._places.setdefault((handle.uid, reader), LogPlace())
         logs = self._logs[handle.uid] = JobLogs(self._connected(), kind, main, reader, place=place)
-        async with aclosing(logs.lines(self.watch(handle))) as lines:
+        async with aclosing(logs.lines(ended)) as lines:
             async for line in lines:
                 yield line
 
@@ -213,7 +194,7 @@ class ClusterBackend:
             await suspend(cluster, view.kind, view.main, True)
         patience = time.monotonic() + _SURVIVE_SECONDS + _grace(view)
         while any(_runs(pod) for pod in live.view().pods) and (left := patience - time.monotonic()) > 0:
-            await live.changed(left)
+            await live.wait(left)
         last = live.view()
         if not live.is_gone:
             # The watch of the pods may lag behind that of the job.
@@ -221,6 +202,16 @@ class ClusterBackend:
             last = replace(last, pods=fresh.pods, children=fresh.children)
         self._ended[handle.uid] = last
         return last.status()
+
+    def _live(self, handle: JobHandle) -> AbstractAsyncContextManager[LiveView]:
+        key, namespace, _ = location_of(handle)
+
+        async def read() -> Manifest:
+            return (await self._main(handle))[1]
+
+        # What is somebody else's no try owns.
+        ours = handle.owner > 0
+        return live_view(self._connected(), KINDS[key], namespace, handle.name, handle.uid, ours=ours, read=read)
 
     async def _view(self, handle: JobHandle) -> View:
         if handle.uid in self._ended:

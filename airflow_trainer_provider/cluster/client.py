@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_trainer_provider.cluster.answers import changed_nothing, from_status, is_transient
 from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.lines import split_blocks, split_lines
 from airflow_trainer_provider.cluster.requests import Requests, parse
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
 
 FIELD_MANAGER = "airflow-trainer-provider"
-_PAGE = 500
+#: Parsed in one go, in which nothing else has its turn.
+_PAGE = 100
+#: How many of them are gone through before other tasks have their turn.
+_AT_ONCE = 20
 _MERGE_PATCH = "application/merge-patch+json"
-#: Seconds. Watches end by themselves, so that one whose connection has silently died is noticed.
+#: Seconds. Watches end by themselves; a bookmark comes each minute, so that a connection that has silently died is
+#: noticed.
 _WATCH = 240
-_SLACK = 30
+_SILENT_WATCH = 150
 _SILENT_LOG = 60
 _SILENT_FOLLOWED_LOG = 300
 #: Bytes.
@@ -77,29 +85,43 @@ class Client:
         return await self._requests.call("GET", path, query)
 
     async def list(
-        self, resource: Resource, namespace: str, *, label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        keep: Callable[[Manifest], Manifest] = lambda manifest: manifest,
     ) -> Listing:
         """Read all objects of a kind.
 
         :param label_selector: which; empty for all.
         :param field_selector: which; empty for all.
+        :param keep: object -> what is kept of it.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         query = {name: value for name, value in selectors.items() if value}
         try:
-            return await self._list(resource, namespace, {**query, "limit": str(_PAGE)})
+            return await self._list(resource, namespace, {**query, "limit": str(_PAGE)}, keep)
         except ApiError as error:
             if error.status != 410:
                 raise
         # The pages took longer than the API server keeps what they belong to: all in one, it is.
-        return await self._list(resource, namespace, query)
+        return await self._list(resource, namespace, query, keep)
 
     async def watch(
-        self, resource: Resource, namespace: str, *, label_selector: str = "", resource_version: str
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str,
     ) -> AsyncGenerator[WatchEvent, None]:
         """The changes since a moment, over one connection, which ends after some minutes. Close the iterator.
 
         :param label_selector: which objects; empty for all.
+        :param field_selector: which objects; empty for all.
         :param resource_version: the moment.
         :raises ApiError: the connection broke; with status 410 the moment is too long ago: list anew.
         """
@@ -111,16 +133,17 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(seconds),
             **({"labelSelector": label_selector} if label_selector else {}),
+            **({"fieldSelector": field_selector} if field_selector else {}),
         }
         path = resource.path(namespace)
-        async with self._requests.stream(path, query, seconds + _SLACK) as lines:
-            async for line in lines(_LONGEST_EVENT):
+        async with self._requests.stream(path, query, _SILENT_WATCH) as chunks:
+            async for line in split_lines(chunks, _LONGEST_EVENT):
                 event = parse(f"GET {path}", line)
                 if event.get("type") == "ERROR":
                     raise from_status(f"GET {path}", event.get("object") or {})
                 yield WatchEvent(str(event["type"]), event["object"])
 
-    async def logs(
+    async def log_blocks(
         self,
         namespace: str,
         pod: str,
@@ -132,6 +155,8 @@ class Client:
         previous: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """A container's lines, each behind its time, over one connection. Close the iterator.
+
+        They come in blocks, with line breaks between the lines of a block.
 
         :param follow: wait for more until the container ends.
         :param since_time: RFC 3339; the API server heeds whole seconds only.
@@ -145,9 +170,19 @@ class Client:
         query |= {"sinceTime": since_time} if since_time is not None else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         path = f"{PODS.path(namespace, pod)}/log"
-        async with self._requests.stream(path, query, _SILENT_FOLLOWED_LOG if follow else _SILENT_LOG) as lines:
-            async for line in lines(_LONGEST_LOG_LINE):
-                yield line
+        async with self._requests.stream(path, query, _SILENT_FOLLOWED_LOG if follow else _SILENT_LOG) as chunks:
+            async for block in split_blocks(chunks, _LONGEST_LOG_LINE):
+                yield block
+
+    async def logs(self, namespace: str, pod: str, container: str, **options: Any) -> AsyncGenerator[bytes, None]:
+        """The lines of :meth:`log_blocks`, one by one. Close the iterator.
+
+        :param options: as there.
+        """
+        async with aclosing(self.log_blocks(namespace, pod, container, **options)) as blocks:
+            async for block in blocks:
+                for line in block.split(b"\n"):
+                    yield line
 
     async def create(
         self, resource: Resource, namespace: str, manifest: Manifest, *, dry_run: bool = False
@@ -210,15 +245,23 @@ class Client:
         """Close the session's connections; watches and logs that still run break."""
         await self._requests.close()
 
-    async def _list(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Listing:
+    async def _list(
+        self,
+        resource: Resource,
+        namespace: str,
+        query: Mapping[str, str],
+        keep: Callable[[Manifest], Manifest],
+    ) -> Listing:
         items: list[Manifest] = []
         token = ""
         while True:
             here = {**query, "continue": token} if token else query
             page = await self._requests.call("GET", resource.path(namespace), here)
-            for item in page.get("items") or ():
+            for number, item in enumerate(page.get("items") or ()):
                 # In lists, built-in kinds leave out what each object is.
-                items.append({"apiVersion": resource.api_version, "kind": resource.kind, **item})
+                items.append(keep({"apiVersion": resource.api_version, "kind": resource.kind, **item}))
+                if number % _AT_ONCE == _AT_ONCE - 1:
+                    await asyncio.sleep(0)
             token = page["metadata"].get("continue") or ""
             if not token:
                 return Listing(items, page["metadata"].get("resourceVersion", ""))

@@ -33,7 +33,7 @@ class Cluster:
         self.connection = connection
         self.client = Client(connection, outage_budget=outage_budget)
         self.watches = Watches(self.client)
-        self._served: dict[str, tuple[float, frozenset[str]]] = {}
+        self._served: dict[str, tuple[float, asyncio.Task[frozenset[str]]]] = {}
 
     @classmethod
     async def of(cls, connection: ClusterConnection) -> Cluster:
@@ -82,14 +82,17 @@ class Cluster:
     async def close(self) -> None:
         """End the watches and the connections."""
         await self.watches.close()
+        for _, asking in self._served.values():
+            asking.cancel()
         await self.client.close()
 
     async def _resources(self, api_version: str) -> frozenset[str]:
-        asked, served = self._served.get(api_version, (-_KNOWN_SECONDS, frozenset()))
-        if time.monotonic() - asked >= _KNOWN_SECONDS:
-            served = await self._ask(api_version)
-            self._served[api_version] = (time.monotonic(), served)
-        return served
+        asked, asking = self._served.get(api_version, (0.0, None))
+        if asking is None or _is_over(asking) or time.monotonic() - asked >= _KNOWN_SECONDS:
+            # One question for all that ask at the same time, whichever of them gives up.
+            asking = asyncio.create_task(self._ask(api_version))
+            self._served[api_version] = (time.monotonic(), asking)
+        return await asyncio.shield(asking)
 
     async def _ask(self, api_version: str) -> frozenset[str]:
         root = "/apis" if "/" in api_version else "/api"
@@ -100,3 +103,8 @@ class Cluster:
                 return frozenset()
             raise
         return frozenset(resource["name"] for resource in answer.get("resources", ()))
+
+
+def _is_over(asking: asyncio.Task[Any]) -> bool:
+    """Whether a question has come to nothing."""
+    return asking.done() and (asking.cancelled() or asking.exception() is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import ssl
@@ -67,7 +68,7 @@ class CredentialSource:
         :raises ApiError: without a status: its credential plugin failed.
         """
         if self._connection.in_cluster or (self._is_silent and _runs_in_a_pod()):
-            return self._from_service_account()
+            return await asyncio.to_thread(self._from_service_account)
         return await self._from_kubeconfig()
 
     @property
@@ -90,13 +91,17 @@ class CredentialSource:
         return self._credentials(configuration, {}, time.monotonic() + _FILE_SECONDS)
 
     async def _from_kubeconfig(self) -> Credentials:
+        await asyncio.to_thread(self._kubeconfig.read)
+        plugin = self._kubeconfig.user.get("exec")
+        given = await run_plugin(self._connection.id, plugin) if plugin else None
+        # The library, the files and the certificates take many milliseconds, in which others have their turn.
+        return await asyncio.to_thread(asyncio.run, self._loaded(given))
+
+    async def _loaded(self, given: PluginCredentials | None) -> Credentials:
         from kubernetes_asyncio.client import Configuration
         from kubernetes_asyncio.config import load_kube_config_from_dict
 
-        self._kubeconfig.read()
         user, cluster, configuration = self._kubeconfig.user, self._kubeconfig.cluster, Configuration()
-        plugin = user.get("exec")
-        given = await run_plugin(self._connection.id, plugin) if plugin else None
         with tempfile.TemporaryDirectory(prefix="trainer-") as folder:
             single = self._kubeconfig.single(Path(folder))
             if given is not None:

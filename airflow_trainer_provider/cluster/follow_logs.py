@@ -6,17 +6,17 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 
 from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.live import pods_watch
 from airflow_trainer_provider.cluster.log_place import LogPlace
 from airflow_trainer_provider.cluster.logs import Logs, tail
 from airflow_trainer_provider.cluster.objects import annotation, is_ours
-from airflow_trainer_provider.cluster.view import View, watch_pods
-from airflow_trainer_provider.errors import ApiError, JobLost
+from airflow_trainer_provider.cluster.view import View
+from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.job.backend import LogLine
-from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import Kind, Manifest
 
@@ -60,15 +60,15 @@ class JobLogs:
         self._saved = self._place.text()
         self._logs: Logs | None = None
 
-    async def lines(self, statuses: AsyncIterator[JobStatus]) -> AsyncGenerator[LogLine, None]:
+    async def lines(self, ended: asyncio.Event) -> AsyncGenerator[LogLine, None]:
         """Each line that the reader has not had, up to the job's end.
 
-        :param statuses: the job's, up to its end.
+        :param ended: set when the job has ended.
         """
-        ended = asyncio.Event()
-        waiting = asyncio.ensure_future(_set_at_end(statuses, ended))
+        metadata = self._main["metadata"]
+        watch = pods_watch(self._cluster, self._kind, metadata["namespace"])
         try:
-            async with watch_pods(self._cluster, self._kind, self._main) as pods:
+            async with watch.subscribe(metadata["name"]) as pods:
                 view = View(self._kind, self._main)
                 self._logs = Logs(self._cluster.client, pods, view.replica_of, self._place, replicas=self._replicas)
                 saved_at = time.monotonic()
@@ -79,8 +79,6 @@ class JobLogs:
                             saved_at = time.monotonic()
                             await self._save()
         finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
             try:
                 await asyncio.wait_for(self._save(), _LAST_SAVE_SECONDS)
             except asyncio.TimeoutError:
@@ -114,13 +112,3 @@ class JobLogs:
         except ApiError as error:
             # Who takes over tells some lines again, which is better than none.
             log.debug("The place in the logs of %s is not kept: %s", metadata["name"], error)
-
-
-async def _set_at_end(statuses: AsyncIterator[JobStatus], ended: asyncio.Event) -> None:
-    try:
-        async for _ in statuses:
-            pass
-    except JobLost:
-        pass  # whoever follows the job says so
-    finally:
-        ended.set()

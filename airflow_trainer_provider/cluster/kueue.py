@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.store import by_label
+from airflow_trainer_provider.cluster.watch import Watch
 from airflow_trainer_provider.kinds.base import Manifest, Resource
 from airflow_trainer_provider.kinds.events import queued_by_kueue
 
@@ -26,6 +28,13 @@ async def workloads_of(cluster: Cluster, objects: Iterable[Manifest]) -> list[Ma
         label = f"{_JOB_UID}={metadata['uid']}"
         found += (await cluster.client.list(WORKLOADS, metadata["namespace"], label_selector=label)).items
     return found
+
+
+async def workloads_watch(cluster: Cluster, namespace: str) -> Watch | None:
+    """The watch of a namespace's Workloads, found by the uid of the object that each is for; None without Kueue."""
+    if not await cluster.serves(WORKLOADS):
+        return None
+    return cluster.watches.of(WORKLOADS, namespace, _JOB_UID, by_label(_JOB_UID))
 
 
 async def all_workloads(cluster: Cluster, namespace: str) -> Mapping[str, Sequence[Manifest]]:

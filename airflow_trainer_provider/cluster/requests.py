@@ -10,9 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from airflow_trainer_provider.cluster.answers import BAD_CERTIFICATE, NOT_SENT, api_error, is_transient
+from airflow_trainer_provider.cluster.answers import BAD_CERTIFICATE, NOT_SENT, SILENT, api_error, is_transient
 from airflow_trainer_provider.cluster.connection import ClusterConnection
-from airflow_trainer_provider.cluster.lines import split_lines
 from airflow_trainer_provider.cluster.retry import Outage
 from airflow_trainer_provider.cluster.session import Session
 from airflow_trainer_provider.errors import ApiError
@@ -77,10 +76,8 @@ class Requests:
         )
 
     @asynccontextmanager
-    async def stream(
-        self, path: str, query: Mapping[str, str], silent: float
-    ) -> AsyncIterator[Callable[[int], AsyncIterator[bytes]]]:
-        """A long answer, over one connection. Gives a function: the longest line -> the lines.
+    async def stream(self, path: str, query: Mapping[str, str], silent: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A long answer, over one connection, in pieces of any size.
 
         :param path: of the API.
         :param silent: seconds of silence after which the connection counts as dead.
@@ -93,7 +90,7 @@ class Requests:
             async with response:
                 if response.status >= _NO_SUCCESS:
                     raise api_error(what, response.status, await response.read(), response.headers)
-                yield lambda longest: split_lines(response.content.iter_any(), longest)
+                yield response.content.iter_any()
 
     async def close(self) -> None:
         """Close the connections; streams break."""
@@ -131,4 +128,4 @@ def _reason(error: BaseException) -> str:
         return BAD_CERTIFICATE
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)):
         return NOT_SENT
-    return ""
+    return SILENT if isinstance(error, aiohttp.SocketTimeoutError) else ""

@@ -14,6 +14,7 @@ from airflow_trainer_provider.cluster.manage import ClusterJob
 from airflow_trainer_provider.cluster.view import View
 from airflow_trainer_provider.errors import ApiError, ManageError
 from airflow_trainer_provider.job.backend import LogLine
+from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.kinds.base import Manifest
 
@@ -46,11 +47,12 @@ async def show_logs(
                 async for line in _pod_lines(cluster, pod, name, place, tail, previous):
                     yield line
     if follow:
-        statuses = ClusterBackend(job.backend, cluster, job.namespace).watch(job.handle(cluster.connection.id))
+        backend = ClusterBackend(job.backend, cluster, job.namespace)
         wanted = None if replica is None else {replica}
         logs = JobLogs(cluster, job.kind, job.main, "", place=place, replicas=wanted)
-        async for line in logs.lines(statuses):
-            yield line
+        async with end_of(backend, job.handle(cluster.connection.id)) as ended:
+            async for line in logs.lines(ended):
+                yield line
 
 
 async def _pod_lines(

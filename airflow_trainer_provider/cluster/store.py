@@ -10,22 +10,74 @@ from contextlib import contextmanager
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import Manifest
 
-#: Object -> the key that it is found by; None: nobody asks for it, and it is not kept.
-KeyOf = Callable[[Manifest], "str | None"]
+#: How many objects are taken, or tasks woken, before other tasks have their turn.
+_AT_ONCE = 10
+#: Object -> the keys that it is found by; none: nobody asks for it, and it is not kept.
+KeysOf = Callable[[Manifest], Sequence[str]]
 
 
-def by_name(manifest: Manifest) -> str | None:
+def by_name(manifest: Manifest) -> Sequence[str]:
     """The object's name, to find it by."""
-    return str(manifest["metadata"]["name"])
+    return (str(manifest["metadata"]["name"]),)
+
+
+def by_involved(event: Manifest) -> Sequence[str]:
+    """Of an event, the name of the object that it is about, and each beginning of that name up to a dash: what
+    controllers make for a job, they call by the job's name and something behind it.
+    """
+    words = str(event["involvedObject"].get("name") or "").split("-")
+    return tuple("-".join(words[:count]) for count in range(1, len(words) + 1))
 
 
 @functools.cache
-def by_label(label: str) -> KeyOf:
+def by_label(label: str) -> KeysOf:
     """A function that gives an object's value of a label, to find it by. The same function for the same label.
 
     :param label: e.g. ``training.kubeflow.org/job-name``; objects without it are not kept.
     """
-    return lambda manifest: (manifest["metadata"].get("labels") or {}).get(label)
+
+    def keys(manifest: Manifest) -> Sequence[str]:
+        value = (manifest["metadata"].get("labels") or {}).get(label)
+        return () if value is None else (value,)
+
+    return keys
+
+
+class Signal:
+    """Wakes one task. Costs a waiting task one object, whatever it waits for."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Let :meth:`wait` return, now or when it is called next."""
+        self._is_set = True
+        _finish(self._waiter)
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is set, and clear it.
+
+        :param seconds: how long at most; None for ever.
+        :return: False where the time was up.
+        """
+        if not self._is_set and (seconds is None or seconds > 0):
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = None if seconds is None else loop.call_later(seconds, _finish, self._waiter)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+        was_set, self._is_set = self._is_set, False
+        return was_set
+
+
+def _finish(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
 
 class Store:
@@ -33,12 +85,12 @@ class Store:
 
     All objects are kept, not only those that somebody is subscribed to: who subscribes later needs them too.
 
-    :param key_of: object -> the key that it is found by.
+    :param keys_of: object -> the keys that it is found by.
     """
 
-    def __init__(self, key_of: KeyOf) -> None:
-        self._key_of = key_of
-        self._keys: dict[str, str] = {}
+    def __init__(self, keys_of: KeysOf) -> None:
+        self._keys_of = keys_of
+        self._keys: dict[str, Sequence[str]] = {}
         self._subscriptions: dict[str, set[Subscription]] = {}
         #: Key -> uid -> object.
         self.objects: dict[str, dict[str, Manifest]] = {}
@@ -53,9 +105,12 @@ class Store:
         return bool(self._subscriptions)
 
     @contextmanager
-    def subscribe(self, key: str) -> Iterator[Subscription]:
-        """Follow the objects of one key."""
-        subscription = Subscription(self, key)
+    def subscribe(self, key: str, signal: Signal | None = None) -> Iterator[Subscription]:
+        """Follow the objects of one key.
+
+        :param signal: what to set at each change, for who waits for several subscriptions at once.
+        """
+        subscription = Subscription(self, key, signal or Signal())
         self._subscriptions.setdefault(key, set()).add(subscription)
         if self.synced or self.refusal:
             subscription.wake()
@@ -66,39 +121,41 @@ class Store:
             if not self._subscriptions[key]:
                 del self._subscriptions[key]
 
-    def replace(self, manifests: Sequence[Manifest]) -> None:
-        """Take a whole list: what is not in it is gone."""
-        for manifest in manifests:
+    async def replace(self, manifests: Sequence[Manifest]) -> None:
+        """Take a whole list: what is not in it is gone. Others have their turn in between."""
+        for number, manifest in enumerate(manifests):
             self.put(manifest)
+            await _breathe(number)
         for uid in self._keys.keys() - {manifest["metadata"]["uid"] for manifest in manifests}:
             self._drop(uid, None)
         if not self.synced:
             self.synced = True
-            self._wake_all()
+            for number, key in enumerate(list(self._subscriptions)):
+                self._wake(key)
+                await _breathe(number)
 
     def put(self, manifest: Manifest) -> None:
         """Take an object, or a new version of it."""
         metadata = manifest["metadata"]
-        # Half of an object, and nothing to us.
-        metadata.pop("managedFields", None)
-        uid, key = metadata["uid"], self._key_of(manifest)
-        if self._keys.get(uid, key) != key:
+        uid, keys = metadata["uid"], self._keys_of(manifest)
+        if self._keys.get(uid, keys) != keys:
             self._drop(uid, None)
-        if key is None:
+        if not keys:
             return
-        known = self.objects.setdefault(key, {}).get(uid)
+        known = self.objects.get(keys[0], {}).get(uid)
         if known is not None and known["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
             return
-        self.objects[key][uid] = manifest
-        self._keys[uid] = key
-        self._wake(key)
+        self._keys[uid] = keys
+        for key in keys:
+            self.objects.setdefault(key, {})[uid] = manifest
+            if self.synced:
+                self._wake(key)
 
     def remove(self, last: Manifest) -> None:
         """Drop an object that was deleted.
 
         :param last: its last version.
         """
-        last["metadata"].pop("managedFields", None)
         self._drop(last["metadata"]["uid"], last)
 
     def refuse(self, refusal: ApiError) -> None:
@@ -111,15 +168,13 @@ class Store:
         self.objects, self._keys, self.synced, self.refusal = {}, {}, False, None
 
     def _drop(self, uid: str, last: Manifest | None) -> None:
-        key = self._keys.pop(uid, None)
-        if key is None:
-            return
-        known = self.objects[key].pop(uid)
-        if not self.objects[key]:
-            del self.objects[key]
-        for subscription in self._subscriptions.get(key, ()):
-            subscription.gone[uid] = last or known
-        self._wake(key)
+        for key in self._keys.pop(uid, ()):
+            known = self.objects[key].pop(uid)
+            if not self.objects[key]:
+                del self.objects[key]
+            for subscription in self._subscriptions.get(key, ()):
+                subscription.gone[uid] = last or known
+            self._wake(key)
 
     def _wake(self, key: str) -> None:
         for subscription in self._subscriptions.get(key, ()):
@@ -130,17 +185,26 @@ class Store:
             self._wake(key)
 
 
+async def _breathe(number: int) -> None:
+    """Let the other tasks run, now and then."""
+    if number % _AT_ONCE == _AT_ONCE - 1:
+        await asyncio.sleep(0)
+
+
 class Subscription:
     """One key's objects, as one waiting task sees them. One task waits; a second one needs a subscription of its own.
 
     :param store: where they are.
     :param key: which of them.
+    :param signal: set at each change.
     """
 
-    def __init__(self, store: Store, key: str) -> None:
+    __slots__ = ("__weakref__", "_key", "_signal", "_store", "gone")
+
+    def __init__(self, store: Store, key: str, signal: Signal) -> None:
         self._store = store
         self._key = key
-        self._changed = asyncio.Event()
+        self._signal = signal
         #: Last version, by uid, of each object that was deleted since the subscription began.
         self.gone: dict[str, Manifest] = {}
 
@@ -161,8 +225,14 @@ class Subscription:
 
         :raises ApiError: the API server keeps refusing; the watch tries on, and so may the caller.
         """
-        await self._changed.wait()
-        self._changed.clear()
+        await self._signal.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what the API server keeps answering, if it refuses.
+
+        :raises ApiError: it does; the watch tries on, and so may the caller.
+        """
         refusal = self._store.refusal
         if refusal is not None:
             # A new one each time: one instance that is raised in many tasks gathers all their tracebacks.
@@ -171,5 +241,5 @@ class Subscription:
             ) from refusal
 
     def wake(self) -> None:
-        """Let :meth:`changed` return."""
-        self._changed.set()
+        """Tell who waits that something has changed."""
+        self._signal.set()

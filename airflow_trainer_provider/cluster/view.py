@@ -1,18 +1,14 @@
-"""Everything that a cluster shows of one job: read once, or kept up to date."""
+"""Everything that a cluster shows of one job."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_trainer_provider.cluster.cluster import Cluster
-from airflow_trainer_provider.cluster.groups import carried_over
 from airflow_trainer_provider.cluster.kueue import workloads_of
-from airflow_trainer_provider.cluster.objects import annotation, groups_of, is_ours, is_rendered
-from airflow_trainer_provider.cluster.watch import Subscription, by_label, by_name
+from airflow_trainer_provider.cluster.objects import annotation, groups_of, is_rendered
 from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.kinds import labels
@@ -52,14 +48,15 @@ class View:
         namespace, name = main["metadata"]["namespace"], main["metadata"]["name"]
         pods = await cluster.client.list(PODS, namespace, label_selector=f"{kind.pod_label}={name}")
         # What others made does not carry our labels; it has the job's own name.
-        selector = {"label_selector": f"{labels.JOB}={name}"}
-        if not is_rendered(main):
-            selector = {"field_selector": f"metadata.name={name}"}
-        children = [
-            child
-            for resource in kind.children
-            for child in (await cluster.client.list(resource, namespace, **selector)).items
-        ]
+        ours = is_rendered(main)
+        label_selector = f"{labels.JOB}={name}" if ours else ""
+        field_selector = "" if ours else f"metadata.name={name}"
+        children = []
+        for resource in kind.children:
+            listing = await cluster.client.list(
+                resource, namespace, label_selector=label_selector, field_selector=field_selector
+            )
+            children += listing.items
         view = cls(kind, main, pods.items, children=children)
         return view if pods.items else replace(view, **await why_no_pods(cluster, main, children))
 
@@ -89,96 +86,6 @@ class View:
         return f"{place[0]}-{place[1]}" if place else None
 
 
-class LiveView:
-    """The view of one job, kept up to date by the cluster's shared watches.
-
-    :param kind: of its main object.
-    :param main: the main object, as it was read first.
-    """
-
-    def __init__(self, kind: Kind, main: Manifest, subscriptions: Sequence[Subscription]) -> None:
-        self._kind = kind
-        self._last = main
-        self._main, self._pods, *self._children = subscriptions
-        self._all = subscriptions
-
-    @property
-    def pods(self) -> Subscription:
-        """The job's pods."""
-        return self._pods
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the main object is not there any more."""
-        return self._main.synced and self._last["metadata"]["uid"] not in self._main.objects
-
-    def view(self) -> View:
-        """What is known now."""
-        uid = self._last["metadata"]["uid"]
-        newest = self._main.objects.get(uid) or self._main.gone.get(uid) or self._last
-        self._last = carried_over(self._last, newest)
-        return View(
-            self._kind,
-            self._last,
-            list(self._pods.objects.values()),
-            list(self._pods.gone.values()),
-            [child for each in self._children for child in each.objects.values()],
-            deleted=self.is_gone,
-        )
-
-    async def changed(self, seconds: float | None = None) -> None:
-        """Wait until something has changed, or so long."""
-        waits = [asyncio.ensure_future(each.changed()) for each in self._all]
-        try:
-            done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
-        finally:
-            for each in waits:
-                each.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-
-    async def synced(self) -> None:
-        """Wait until all has been listed once."""
-        while not all(each.synced for each in self._all):
-            await self.changed()
-
-
-@asynccontextmanager
-async def live_view(cluster: Cluster, kind: Kind, main: Manifest) -> AsyncIterator[LiveView]:
-    """Follow a job. All jobs of a kind and namespace share their watches.
-
-    :param main: its main object.
-    """
-    namespace, name = main["metadata"]["namespace"], main["metadata"]["name"]
-    selector = labels.OURS if is_ours(main) else ""
-    watches = cluster.watches
-    async with AsyncExitStack() as stack:
-        subscribed = [
-            await stack.enter_async_context(watches.of(kind.resource, namespace, selector, by_name).subscribe(name)),
-            await stack.enter_async_context(watch_pods(cluster, kind, main)),
-        ]
-        for resource in kind.children:
-            watch = (
-                watches.of(resource, namespace, labels.OURS, by_label(labels.JOB))
-                if is_rendered(main)
-                else watches.of(resource, namespace, "", by_name)
-            )
-            subscribed.append(await stack.enter_async_context(watch.subscribe(name)))
-        live = LiveView(kind, main, subscribed)
-        await live.synced()
-        yield live
-
-
-def watch_pods(cluster: Cluster, kind: Kind, main: Manifest) -> AbstractAsyncContextManager[Subscription]:
-    """Follow a job's pods. All jobs of a kind and namespace share the watch.
-
-    :param main: the job's main object.
-    """
-    watch = cluster.watches.of(PODS, main["metadata"]["namespace"], kind.pod_label, by_label(kind.pod_label))
-    return watch.subscribe(main["metadata"]["name"])
-
-
 async def why_no_pods(cluster: Cluster, main: Manifest, children: Sequence[Manifest]) -> dict[str, Any]:
     """What says why a job has no pods: the events of all its objects, for controllers say nowhere else what they could
     not create, and its Kueue Workloads.
@@ -198,6 +105,11 @@ async def warnings_of(cluster: Cluster, main: Manifest) -> list[Manifest]:
     warnings = await cluster.client.list(EVENTS, namespace, field_selector="type=Warning")
     # What controllers make for a job, they call by the job's name and something behind it.
     events = [each for each in warnings.items if f"{each['involvedObject'].get('name')}-".startswith(f"{name}-")]
+    return in_order(events)
+
+
+def in_order(events: Iterable[Manifest]) -> list[Manifest]:
+    """Events, the oldest first."""
     return sorted(events, key=_event_time)
 
 

@@ -11,9 +11,11 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from airflow_trainer_provider.cluster.store import KeyOf, Store, Subscription, by_label, by_name
+from airflow_trainer_provider.cluster.answers import SILENT
+from airflow_trainer_provider.cluster.store import KeysOf, Signal, Store, Subscription, by_label, by_name
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.base import Resource
+from airflow_trainer_provider.kinds.trimmed import trimmed
 
 if TYPE_CHECKING:
     from airflow_trainer_provider.cluster.client import Client
@@ -31,39 +33,56 @@ REFUSED_LATER = 60.0
 #: Between two attempts, at first and at most; seconds.
 BACKOFF_FIRST = 0.5
 BACKOFF_MOST = 30.0
+#: Where watching is forbidden: between two lists, and between two attempts to watch after all; seconds.
+POLL = 10.0
+POLL_AT_MOST = 300.0
 # A watch that ends earlier than this without an event was not one; seconds.
 _TOO_SHORT = 1.0
+_FORBIDDEN = 403
 
 
 class Watch:
-    """All objects of one resource, namespace and label selector, as one list and one watch. Get it from
-    :meth:`Watches.of`.
+    """All objects of one resource, namespace and selector, as one list and one watch. Get it from :meth:`Watches.of`.
+
+    An account that may list and not watch costs one list every ten seconds, for all that wait.
 
     :param client: of the connection.
     :param resource: what to watch.
     :param namespace: where.
     :param label_selector: which of them; empty for all.
-    :param key_of: object -> the key that it is found by.
+    :param field_selector: which of them; empty for all.
+    :param keys_of: object -> the keys that it is found by.
     """
 
-    def __init__(self, client: Client, resource: Resource, namespace: str, label_selector: str, key_of: KeyOf) -> None:
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        namespace: str,
+        label_selector: str,
+        field_selector: str,
+        keys_of: KeysOf,
+    ) -> None:
         self._client = client
         self._resource = resource
         self._namespace = namespace
-        self._selector = label_selector
-        self._store = Store(key_of)
+        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._store = Store(keys_of)
         self._task: asyncio.Task[None] | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._version: str | None = None
         self._failures = 0
         self._outage_since: float | None = None
         self._refused_since: float | None = None
+        self._forbidden_since: float | None = None
+        self._polls_until: float | None = None
 
     @asynccontextmanager
-    async def subscribe(self, key: str) -> AsyncIterator[Subscription]:
+    async def subscribe(self, key: str, signal: Signal | None = None) -> AsyncIterator[Subscription]:
         """Follow the objects of one key. Whoever comes after the first list has the current state at once.
 
-        :param key: as the watch's ``key_of`` gives it.
+        :param key: as the watch's ``keys_of`` gives it.
+        :param signal: what to set at each change, for who waits for several subscriptions at once.
         """
         if self._linger is not None:
             self._linger.cancel()
@@ -71,7 +90,7 @@ class Watch:
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"watch of {self}")
         try:
-            with self._store.subscribe(key) as subscription:
+            with self._store.subscribe(key, signal) as subscription:
                 yield subscription
         finally:
             if not self._store.wanted and self._task is not None:
@@ -92,11 +111,13 @@ class Watch:
         if self._store.wanted:
             self._store.refuse(ApiError(f"the watch of {self} was ended"))
         self._version = self._outage_since = self._refused_since = None
+        self._forbidden_since = self._polls_until = None
         self._failures = 0
         return task
 
     def __str__(self) -> str:
-        selector = f" with {self._selector}" if self._selector else ""
+        selectors = ",".join(filter(None, self._selectors.values()))
+        selector = f" with {selectors}" if selectors else ""
         return f"{self._resource.plural} in namespace {self._namespace}{selector}"
 
     async def _run(self) -> None:
@@ -105,7 +126,11 @@ class Watch:
             try:
                 if self._version is None:
                     await self._list()
-                await self._follow(self._version or "")
+                if self._polls_until is not None and time.monotonic() < self._polls_until:
+                    await asyncio.sleep(POLL * random.uniform(0.8, 1.0))
+                    self._version = None
+                else:
+                    await self._follow(self._version or "")
             except ApiError as error:
                 await self._trouble(error, refused=_is_refusal(error))
             except BackendUnavailable as error:
@@ -116,31 +141,34 @@ class Watch:
                 await self._trouble(ApiError(f"{type(error).__name__}: {error}"), refused=False)
 
     async def _list(self) -> None:
-        listing = await self._client.list(self._resource, self._namespace, label_selector=self._selector)
+        listing = await self._client.list(self._resource, self._namespace, **self._selectors, keep=trimmed)
         self._answered()
-        self._store.replace(listing.items)
+        await self._store.replace(listing.items)
         self._version = listing.resource_version
 
     async def _follow(self, version: str) -> None:
         """One connection's worth of events."""
         started, events = time.monotonic(), 0
-        stream = self._client.watch(
-            self._resource, self._namespace, label_selector=self._selector, resource_version=version
-        )
+        stream = self._client.watch(self._resource, self._namespace, **self._selectors, resource_version=version)
         async with aclosing(stream):
             async for event in stream:
                 events += 1
                 self._answered()
-                self._failures = 0
+                self._watches()
                 if event.type == "DELETED":
-                    self._store.remove(event.object)
+                    self._store.remove(trimmed(event.object))
                 elif event.type != "BOOKMARK":
-                    self._store.put(event.object)
+                    self._store.put(trimmed(event.object))
                 self._version = event.object["metadata"]["resourceVersion"]
         if not events and time.monotonic() - started < _TOO_SHORT:
             raise ApiError(f"the API server ended the watch of {self} at once")
         self._answered()
+        self._watches()
+
+    def _watches(self) -> None:
+        """Note that watching is possible."""
         self._failures = 0
+        self._forbidden_since = self._polls_until = None
 
     def _answered(self) -> None:
         """Note that the API server did what it was asked to."""
@@ -157,10 +185,34 @@ class Watch:
         if error.status == 410:
             # What happened since is not known any more. That is everyday life, and no outage.
             self._version = None
+        elif error.status == _FORBIDDEN and self._version is not None:
+            # Listing was possible; whether it still is, the next list tells.
+            self._version = None
+            self._forbidden(error)
         else:
+            if error.reason == SILENT:
+                # A stream without even its bookmarks: what else it would not have told is not known.
+                self._version = None
             self._note(error, refused=refused)
         backoff = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(self._failures - 1, 16)) * random.uniform(0.5, 1.0)
         await asyncio.sleep(max(backoff, error.retry_after or 0.0))
+
+    def _forbidden(self, error: ApiError) -> None:
+        """Note that watching is forbidden, where listing is not."""
+        now = time.monotonic()
+        if self._forbidden_since is None:
+            self._forbidden_since = now
+        if now - self._forbidden_since < REFUSED_FIRST:
+            return
+        if self._polls_until is None:
+            log.warning(
+                "Watching %s is forbidden: they are listed every %.0f s instead, once for all that wait. Grant the "
+                "verb 'watch' to be told at once: %s",
+                self,
+                POLL,
+                error,
+            )
+        self._polls_until = now + POLL_AT_MOST
 
     def _note(self, error: ApiError, *, refused: bool) -> None:
         now = time.monotonic()
@@ -186,21 +238,30 @@ class Watches:
     def __init__(self, client: Client) -> None:
         self._client = client
         # A watch that runs holds itself; one that has ended, and that nobody holds, is forgotten.
-        self._watches: WeakValueDictionary[tuple[Resource, str, str, KeyOf], Watch] = WeakValueDictionary()
+        self._watches: WeakValueDictionary[tuple[Resource, str, str, str, KeysOf], Watch] = WeakValueDictionary()
 
-    def of(self, resource: Resource, namespace: str, label_selector: str = "", key_of: KeyOf = by_name) -> Watch:
+    def of(
+        self,
+        resource: Resource,
+        namespace: str,
+        label_selector: str = "",
+        keys_of: KeysOf = by_name,
+        *,
+        field_selector: str = "",
+    ) -> Watch:
         """The watch for these objects. It runs while somebody is subscribed.
 
         :param resource: what to watch.
         :param namespace: where.
         :param label_selector: which of them; empty for all.
-        :param key_of: object -> the key that it is found by. The same function each time, as
+        :param keys_of: object -> the keys that it is found by. The same function each time, as
             :func:`~airflow_trainer_provider.cluster.store.by_label` gives: another function is another watch.
+        :param field_selector: which of them; empty for all.
         """
-        key = (resource, namespace, label_selector, key_of)
+        key = (resource, namespace, label_selector, field_selector, keys_of)
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = Watch(self._client, resource, namespace, label_selector, key_of)
+            watch = self._watches[key] = Watch(self._client, *key)
         return watch
 
     async def close(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
@@ -27,8 +28,7 @@ class Submission:
     adopted: str | None = None
 
 
-@dataclass(frozen=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One line that a replica wrote.
 
     :param replica: e.g. ``worker-1``.
@@ -80,10 +80,11 @@ class Backend(Protocol):
         :raises JobLost: there is no such job any more.
         """
 
-    def logs(self, handle: JobHandle, reader: str) -> AsyncIterator[LogLine]:
+    def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, as they are written, up to the job's end.
 
         :param reader: whose place in the logs is kept; each reader gets each line once.
+        :param ended: set by who watches the job, when it has ended.
         """
 
     async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime, timezone
-from functools import partial
-from typing import Any
 
 from airflow_trainer_provider.errors import JobLost, JobTimeout
 from airflow_trainer_provider.job.backend import Backend
@@ -47,40 +45,24 @@ async def follow(
     :raises JobTimeout: the deadline has passed. The job goes on: ending it is the caller's choice.
     :raises JobLost: the job is gone.
     """
-    remaining = (deadline - _now()).total_seconds() if deadline else None
     monitor = Monitor(startup_timeout) if only_until is None else None
-    telling = partial(_emit_logs, backend, handle, emit, reader, leader_only) if reader else None
-    statuses = _statuses(backend, handle, monitor)
-    end = asyncio.ensure_future(_to_end(handle, statuses, emit, telling, only_until or ()))
+    ended = asyncio.Event()
+    lines: asyncio.Future[None] | None = None
+    last: JobStatus | None = None
+    told: str | None = None
     try:
-        # Not wait_for(): a TimeoutError of the backend's own must not be taken for the deadline.
-        done, _ = await asyncio.wait({end}, timeout=remaining)
-        if not done:
-            raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
-        return end.result()
-    finally:
-        end.cancel()
-        await asyncio.gather(end, return_exceptions=True)
-
-
-async def _to_end(
-    handle: JobHandle,
-    statuses: AsyncGenerator[JobStatus, None],
-    emit: Emit,
-    telling: Callable[[], Coroutine[Any, Any, None]] | None,
-    wanted: Collection[JobPhase],
-) -> JobStatus:
-    lines = asyncio.ensure_future(telling()) if telling else None
-    last, told = None, None
-    try:
-        async with aclosing(statuses):
+        async with aclosing(_statuses(backend, handle, monitor, deadline)) as statuses:
             async for last in statuses:
+                if reader and lines is None and _may_have_lines(last):
+                    telling = _emit_logs(backend, handle, emit, reader, leader_only, ended)
+                    lines = asyncio.ensure_future(telling)
                 if last.phase.ended and lines:
+                    ended.set()
                     await lines
                 if last.text() != told:
                     told = last.text()
                     emit(f"Training job {handle.name}: {told}.")
-                if last.phase in wanted:
+                if last.phase in (only_until or ()):
                     break
     finally:
         if lines:
@@ -90,21 +72,60 @@ async def _to_end(
     return last
 
 
-async def _statuses(backend: Backend, handle: JobHandle, monitor: Monitor | None) -> AsyncGenerator[JobStatus, None]:
+@asynccontextmanager
+async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.Event]:
+    """Watch a job, for who reads its lines and nothing else; the event is set at the job's end.
+
+    :param backend: where it runs.
+    :param handle: the job.
+    """
+    ended = asyncio.Event()
+
+    async def watch() -> None:
+        try:
+            async for _ in backend.watch(handle):
+                pass
+        finally:
+            ended.set()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield ended
+    finally:
+        watching.cancel()
+        # How a job ends, or that it is gone, is not what was asked for.
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+def _may_have_lines(status: JobStatus) -> bool:
+    """Whether a replica has been anywhere yet. Who waits in a queue costs less without a reader of its logs."""
+    return status.phase not in (JobPhase.QUEUED, JobPhase.SUSPENDED) or any(
+        replica.reason or replica.started_at for replica in status.replicas
+    )
+
+
+async def _statuses(
+    backend: Backend, handle: JobHandle, monitor: Monitor | None, deadline: datetime | None
+) -> AsyncGenerator[JobStatus, None]:
     """The job's statuses up to its end; of a job that can never start, the last is that it has failed."""
     changes = backend.watch(handle)
     change = asyncio.ensure_future(_next(changes))
-    status = None
+    status: JobStatus | None = None
     try:
         while True:
             # A verdict may be due though nothing changes.
-            await asyncio.wait({change}, timeout=monitor.next_wakeup(_now()) if monitor and status else None)
+            verdict_in = monitor.next_wakeup(_now()) if monitor and status else None
+            left = (deadline - _now()).total_seconds() if deadline else None
+            waits = [wait for wait in (verdict_in, left) if wait is not None]
+            await asyncio.wait({change}, timeout=min(waits, default=None))
             if change.done():
                 status = change.result()
                 if status is None:
                     return
                 yield status
                 change = asyncio.ensure_future(_next(changes))
+            elif deadline and _now() >= deadline:
+                raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
             verdict = monitor.observe(status, _now()) if monitor and status else None
             if status and verdict:
                 outcome = verdict.outcome(status, _now())
@@ -123,8 +144,10 @@ async def _next(changes: AsyncIterator[JobStatus]) -> JobStatus | None:
     return await anext(changes, None)
 
 
-async def _emit_logs(backend: Backend, handle: JobHandle, emit: Emit, reader: str, leader_only: bool) -> None:
-    async for line in backend.logs(handle, reader):
+async def _emit_logs(
+    backend: Backend, handle: JobHandle, emit: Emit, reader: str, leader_only: bool, ended: asyncio.Event
+) -> None:
+    async for line in backend.logs(handle, reader, ended):
         if line.replica == handle.leader or not leader_only:
             emit(str(line))
 

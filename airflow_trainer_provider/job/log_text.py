@@ -12,5 +12,8 @@ def plain(line: bytes) -> str:
 
     :param line: as it was written.
     """
-    text = _ANSI.sub("", line.decode("utf-8", "replace")).rstrip("\r\n")
-    return text.rpartition("\r")[2]
+    text = line.decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    text = text.rstrip("\r\n")
+    return text.rpartition("\r")[2] if "\r" in text else text

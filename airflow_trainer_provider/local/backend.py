@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,24 +87,24 @@ class LocalBackend:
             else:
                 await asyncio.sleep(self._poll_interval)
 
-    async def logs(self, handle: JobHandle, reader: str) -> AsyncIterator[LogLine]:
+    async def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, up to the job's end."""
-        folder = self._folder(handle)
-        place = LogReader(folder, reader)
-        ended = False
-        while not ended:
+        place = LogReader(self._folder(handle), reader)
+        last = False
+        while not last:
             # Asked before reading: what was written before the end is then read for certain.
-            ended = (await asyncio.to_thread(self._status, folder)).phase.ended
+            last = ended.is_set()
             try:
-                for number, line in enumerate(place.read(ended=ended)):
+                for number, line in enumerate(place.read(ended=last)):
                     yield line
                     if number % _LINES_AT_ONCE == 0:
                         # A long backlog must not keep the triggerer's other jobs waiting.
                         await asyncio.sleep(0)
             finally:
                 place.save()
-            if not ended:
-                await asyncio.sleep(self._poll_interval)
+            if not last:
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(ended.wait(), self._poll_interval)
 
     async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:
         """The last lines of one replica, in its last attempt."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.status import JobPhase
 
 _EXPECTED = Counter(f"[worker-{index}] line {number}" for index in range(2) for number in range(300))
@@ -34,17 +35,18 @@ async def test_a_reader_that_stops_goes_on_where_it_was(contract):
     await contract.until(lambda: len(contract.noted("half")) == 2)
     lines = []
 
-    for wanted in (1, 100, 120):
-        logs = contract.backend.logs(handle, "one")
-        for _ in range(wanted):
-            lines.append(str(await anext(logs)))
-        await logs.aclose()
-    contract.release("go")
-    lines += [str(line) async for line in contract.backend.logs(handle, "one")]
+    async with end_of(contract.backend, handle) as ended:
+        for wanted in (1, 100, 120):
+            logs = contract.backend.logs(handle, "one", ended)
+            for _ in range(wanted):
+                lines.append(str(await anext(logs)))
+            await logs.aclose()
+        contract.release("go")
+        lines += [str(line) async for line in contract.backend.logs(handle, "one", ended)]
 
-    assert Counter(lines) == _EXPECTED
-    assert [line async for line in contract.backend.logs(handle, "one")] == []
-    assert Counter([str(line) async for line in contract.backend.logs(handle, "another")]) == _EXPECTED
+        assert Counter(lines) == _EXPECTED
+        assert [line async for line in contract.backend.logs(handle, "one", ended)] == []
+        assert Counter([str(line) async for line in contract.backend.logs(handle, "another", ended)]) == _EXPECTED
 
 
 async def test_a_last_line_without_its_end_is_told_as_well(contract):

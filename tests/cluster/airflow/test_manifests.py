@@ -14,6 +14,7 @@ from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.connection import ClusterConnection
 from airflow_trainer_provider.cluster.find import Wanted, find
 from airflow_trainer_provider.errors import SubmitError
+from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.manifest import manifest_job
@@ -312,7 +313,8 @@ async def test_who_may_only_read_can_follow_a_job_to_its_end(cluster, namespace,
 
     (handle,) = await find(reader, namespace, Wanted(name="by-hand"))
     backend = ClusterBackend(handle.backend, reader, namespace)
-    lines = [line.text async for line in backend.logs(handle, "reader")]
+    async with end_of(backend, handle) as ended:
+        lines = [line.text async for line in backend.logs(handle, "reader", ended)]
 
     assert (await backend.status(handle)).phase is JobPhase.SUCCEEDED
     assert {"line 0", "line 1"} <= set(lines)

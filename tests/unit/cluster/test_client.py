@@ -12,6 +12,7 @@ from aiohttp import web
 
 from airflow_trainer_provider.cluster import client as client_module
 from airflow_trainer_provider.cluster import requests, retry
+from airflow_trainer_provider.cluster.answers import SILENT
 from airflow_trainer_provider.cluster.client import Client
 from airflow_trainer_provider.cluster.connection import ClusterConnection
 from airflow_trainer_provider.errors import ApiError
@@ -222,8 +223,8 @@ async def test_list_reads_all_pages_and_says_what_each_object_is(connect):
     ]
     selectors = {"labelSelector": "a=b", "fieldSelector": "c=d"}
     assert [asked.query for asked in server.asked] == [
-        {"limit": "500", **selectors},
-        {"limit": "500", "continue": "t1", **selectors},
+        {"limit": "100", **selectors},
+        {"limit": "100", "continue": "t1", **selectors},
     ]
 
 
@@ -276,8 +277,7 @@ async def test_watch_raises_where_the_connection_breaks(connect):
 
 
 async def test_a_watch_that_falls_silent_is_noticed(connect, monkeypatch):
-    monkeypatch.setattr(client_module, "_WATCH", 0)
-    monkeypatch.setattr(client_module, "_SLACK", 0.05)
+    monkeypatch.setattr(client_module, "_SILENT_WATCH", 0.05)
     released = asyncio.Event()
 
     async def silent(request):
@@ -287,8 +287,9 @@ async def test_a_watch_that_falls_silent_is_noticed(connect, monkeypatch):
         return response
 
     async with ApiServer(silent) as server:
-        with pytest.raises(ApiError, match="Timeout"):
+        with pytest.raises(ApiError, match="Timeout") as caught:
             _ = [event async for event in connect(server).watch(PODS, "ns", resource_version="1")]
+        assert caught.value.reason == SILENT
         released.set()
 
 

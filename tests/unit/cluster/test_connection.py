@@ -65,7 +65,7 @@ def tls(authority):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.folder / "ca.crt")
     context.load_cert_chain(authority.folder / "server.crt", authority.folder / "server.key")
     context.verify_mode = ssl.CERT_OPTIONAL
-    # As API servers do, it takes certificates without key identifiers, which OpenSSL is strict about from Python 3.13 on.
+    # As API servers do, it takes certificates without key identifiers; from Python 3.13 on OpenSSL would not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 

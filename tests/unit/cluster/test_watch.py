@@ -11,9 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_trainer_provider.cluster import watch as module
+from airflow_trainer_provider.cluster.answers import SILENT
+from airflow_trainer_provider.cluster.store import Signal, by_involved
 from airflow_trainer_provider.cluster.watch import Watches, by_label
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
-from airflow_trainer_provider.kinds.base import PODS
+from airflow_trainer_provider.kinds.base import EVENTS, PODS
 
 JOB = by_label("job")
 
@@ -44,14 +46,14 @@ class FakeClient:
     asked: list = field(default_factory=list)
     open: int = 0
 
-    async def list(self, resource, namespace, *, label_selector="", field_selector=""):
+    async def list(self, resource, namespace, *, label_selector="", field_selector="", keep):
         self.asked.append("list")
         answer = await self.lists.get()
         if isinstance(answer, Exception):
             raise answer
-        return Listing(list(answer[1]), str(answer[0]))
+        return Listing([keep(each) for each in answer[1]], str(answer[0]))
 
-    async def watch(self, resource, namespace, *, label_selector="", resource_version):
+    async def watch(self, resource, namespace, *, label_selector="", field_selector="", resource_version):
         self.asked.append(f"watch {resource_version}")
         self.open += 1
         try:
@@ -310,10 +312,11 @@ async def test_trouble_that_goes_away_by_itself_never_reaches_a_subscriber(watch
 
 
 async def test_a_momentary_refusal_is_waited_out(watches, client):
-    client.says(*[ApiError("forbidden", status=403)] * 3, (5, []))
+    client.says(*[ApiError("forbidden", status=403)] * 3, *[(5, [])] * 4)
     client.tells(*[ApiError("forbidden", status=403)] * 3, ("ADDED", pod("a-0", 6)))
     async with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
+    assert client.asked[-1] == "watch 5"
 
 
 async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(watches, client, monkeypatch):
@@ -325,16 +328,76 @@ async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(wa
         waiting = asyncio.create_task(subscription.changed())
         refusal = ApiError("forbidden", status=403)
         client.tells(refusal)
-        await eventually(lambda: client.asked == ["list", "watch 5", "watch 5"])
+        client.says(refusal)
+        await eventually(lambda: client.asked == ["list", "watch 5", "list", "list"])
         now[0] = module.REFUSED_LATER - 1
-        client.tells(refusal)
-        await eventually(lambda: len(client.asked) == 4)
+        client.says(refusal)
+        await eventually(lambda: len(client.asked) == 5)
         assert not waiting.done()
         now[0] = module.REFUSED_LATER
-        client.tells(refusal)
+        client.says(refusal)
         with pytest.raises(ApiError, match="forbidden"):
             await asyncio.wait_for(waiting, 5)
         assert names(subscription) == ["a-0"]
+
+
+async def test_where_watching_is_forbidden_one_list_serves_all_and_that_is_said_once(
+    watches, client, monkeypatch, caplog
+):
+    monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
+    monkeypatch.setattr(module, "POLL", 0.001)
+    client.says(*[(5, [pod("a-0", 3)])] * 3, (6, [pod("a-0", 3), pod("b-0", 6, job="b")]))
+    client.tells(ApiError("watch is forbidden", status=403))
+    async with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
+        await until(b, lambda: b.objects)
+        assert names(a) == ["a-0"]
+        client.says((7, []))
+        await until(a, lambda: a.gone)
+    assert client.asked[:3] == ["list", "watch 5", "list"]
+    assert client.asked.count("watch 5") == 1
+    assert caplog.text.count("is forbidden: they are listed every") == 1
+
+
+async def test_a_right_to_watch_that_is_granted_later_is_used(watches, client, monkeypatch):
+    monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
+    monkeypatch.setattr(module, "POLL", 0.0)
+    monkeypatch.setattr(module, "POLL_AT_MOST", 0.0)
+    client.says((5, []), (6, []))
+    client.tells(ApiError("watch is forbidden", status=403), ("ADDED", pod("a-0", 7)))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert client.asked == ["list", "watch 5", "list", "watch 6"]
+
+
+async def test_a_stream_that_fell_silent_is_not_trusted(watches, client):
+    client.says((5, []), (9, [pod("a-0", 8)]))
+    client.tells(ApiError("timeout", reason=SILENT))
+    async with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert client.asked[:3] == ["list", "watch 5", "list"]
+
+
+async def test_an_object_of_several_keys_is_found_by_each(watches, client):
+    event = {"metadata": {"name": "e", "uid": "u", "resourceVersion": "1"}, "involvedObject": {"name": "job-7-worker"}}
+    client.says((5, [event]))
+    async with AsyncExitStack() as stack:
+        watch = watches.of(EVENTS, "training", "", by_involved, field_selector="type=Warning")
+        found = [await stack.enter_async_context(watch.subscribe(name)) for name in ("job-7", "job-7-worker", "job-77")]
+        await asyncio.wait_for(found[2].changed(), 5)
+        assert [len(each.objects) for each in found] == [1, 1, 0]
+        client.tells(("DELETED", event))
+        await until(found[0], lambda: found[0].gone)
+        assert [len(each.objects) for each in found] == [0, 0, 0]
+
+
+async def test_one_signal_serves_several_subscriptions(watches, client):
+    client.says((5, []))
+    signal = Signal()
+    async with of(watches).subscribe("a", signal), of(watches).subscribe("b", signal):
+        assert await signal.wait(5)
+        client.tells(("ADDED", pod("b-0", 6, job="b")))
+        assert await signal.wait(5)
+        assert not await signal.wait(0.01)
 
 
 async def test_an_error_of_its_own_does_not_end_it(watches, client, caplog):

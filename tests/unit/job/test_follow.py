@@ -37,7 +37,7 @@ class _Backend:
         if not self.statuses[-1].phase.ended:
             await asyncio.Event().wait()
 
-    async def logs(self, handle, reader):
+    async def logs(self, handle, reader, ended):
         for replica in ("worker-0", "worker-1"):
             # Slower than the statuses: the end is known long before the last line has come.
             await asyncio.sleep(0.02)
@@ -103,7 +103,7 @@ class _Stuck(_Backend):
             raise self.at_the_end
         yield self.at_the_end
 
-    async def logs(self, handle, reader):
+    async def logs(self, handle, reader, ended):
         await self.told.wait()
         yield LogLine("worker-0", "goodbye")
 

@@ -1,0 +1,80 @@
+"""What is kept of an object that is watched: how it stands, and little of what it was made from."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from airflow_trainer_provider.kinds.base import Manifest
+
+#: Half of an object, and copies of it, and where readers of logs are.
+_METADATA = frozenset({"managedFields", "selfLink", "generation"})
+_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "airflow-trainer-provider/log-")
+#: Of a pod's spec, and of a pod template's, wherever it stands.
+_POD_SPEC = frozenset({"containers", "initContainers", "nodeName", "restartPolicy", "terminationGracePeriodSeconds"})
+_CONTAINER = frozenset({"name", "restartPolicy"})
+_STATUS_OF_CONTAINER = frozenset({"name", "state", "lastState", "restartCount", "started"})
+#: What a job's own spec gives its containers: long, and of no weight for how the job stands.
+_SPEC = frozenset({"args", "command", "env", "volumes", "volumeMounts"})
+#: Longer texts seldom repeat; characters.
+_LONG = 100
+
+
+def trimmed(manifest: Manifest) -> Manifest:
+    """The object without what nobody asks of an object that is watched. Words that repeat are shared by all objects.
+
+    :param manifest: as the API gives it; it is left as it is.
+    """
+    parts = {"metadata": _metadata, "spec": _spec, "status": _status}
+    return {sys.intern(name): parts.get(name, _shared)(value) for name, value in manifest.items()}
+
+
+def _metadata(value: Manifest) -> Manifest:
+    kept = _without(value, _METADATA)
+    if kept.get("annotations"):
+        annotations = kept["annotations"].items()
+        kept["annotations"] = {name: text for name, text in annotations if not name.startswith(_ANNOTATIONS)}
+    return kept
+
+
+def _spec(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_spec(each) for each in value]
+    if not isinstance(value, dict):
+        return _shared(value)
+    if isinstance(value.get("containers"), list):
+        kept = {name: _shared(each) for name, each in value.items() if name in _POD_SPEC and not isinstance(each, list)}
+        for name in ("containers", "initContainers"):
+            if value.get(name):
+                kept[name] = [_only(container, _CONTAINER) for container in value[name]]
+        return kept
+    return {sys.intern(name): _spec(each) for name, each in value.items() if name not in _SPEC}
+
+
+def _status(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    kept = _shared(value)
+    for name in ("containerStatuses", "initContainerStatuses"):
+        if value.get(name):
+            kept[name] = [_only(status, _STATUS_OF_CONTAINER) for status in value[name]]
+    return kept
+
+
+def _only(value: Manifest, wanted: frozenset[str]) -> Manifest:
+    return {sys.intern(name): _shared(each) for name, each in value.items() if name in wanted}
+
+
+def _without(value: Manifest, unwanted: frozenset[str]) -> Manifest:
+    return {sys.intern(name): _shared(each) for name, each in value.items() if name not in unwanted}
+
+
+def _shared(value: Any) -> Any:
+    """The same value, whose words are the same objects wherever they stand."""
+    if isinstance(value, str):
+        return sys.intern(value) if len(value) < _LONG else value
+    if isinstance(value, dict):
+        return {sys.intern(name): _shared(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_shared(each) for each in value]
+    return value
