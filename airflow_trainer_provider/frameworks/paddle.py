@@ -13,8 +13,10 @@ from airflow_trainer_provider.frameworks.layout import Job, Replica
 
 def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
     leader = addresses[job.leader.name]
+    # The launcher compares the master's host with its own IP address, by text, and listens only where they are equal.
+    host = "127.0.0.1" if replica.rank == 0 else leader.host
     return {
-        "PADDLE_MASTER": str(leader),
+        "PADDLE_MASTER": f"{host}:{leader.port}",
         "PADDLE_NNODES": str(len(job.replicas)),
         "PADDLE_JOB_ID": "train",
         "PADDLE_RANK": str(replica.rank),

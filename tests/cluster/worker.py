@@ -38,10 +38,27 @@ _EXCLUDED = [
     "/usr/lib/*.a",
 ]
 # With symbols for debugging, a third larger.
-_STRIPPED = ["tensorflow/libtensorflow_cc.so.2", "tensorflow/libtensorflow_framework.so.2"]
-_IMPORTED = ["tensorflow", "keras", "torch.distributed.run", "torch.nn.parallel", "xgboost", "mpi4py.MPI"]
+_STRIPPED = [
+    "tensorflow/libtensorflow_cc.so.2",
+    "tensorflow/libtensorflow_framework.so.2",
+    "jaxlib/libjax_common.so",
+]
+# Each line in a process of its own: Paddle crashes beside TensorFlow and MPI.
+_IMPORTED = [
+    "tensorflow, keras, torch.distributed.run, torch.nn.parallel, xgboost, mpi4py.MPI",
+    "jax.experimental.multihost_utils",
+    "paddle.distributed.launch.main",
+]
 # The same as above for wheels: C++ headers and test suites.
-_PRUNED = ["tensorflow/include", "scipy/*/tests", "numpy/*/tests", "numpy/tests", "bin"]
+_PRUNED = [
+    "tensorflow/include",
+    "paddle/include",
+    "networkx/*/tests",
+    "scipy/*/tests",
+    "numpy/*/tests",
+    "numpy/tests",
+    "bin",
+]
 # Hard dependencies in Debian's eyes that nothing here loads: torch's C++ test programs, sympy, and the graphics
 # drivers (with LLVM) behind an OpenCV that torch links. The Python packages' tests go only now: their byte
 # compilation at installation insists on them.
@@ -89,9 +106,11 @@ def _argv(worker: Worker, wheels: Path, rootfs: Path, out: Path) -> list[str | P
         f'copy-in "{wheels}" {site}',
         *(f'copy-in "{rootfs / file}" /{file.parent}' for file in files),
         # Shows that all of it works together, and leaves the byte code of exactly what jobs import.
-        f'chroot "$1" python3 -c "import {", ".join(_IMPORTED)}"',
+        *(f'chroot "$1" python3 -c "import {modules}"' for modules in _IMPORTED),
     ]
-    argv: list[str | Path] = ["nice", "-n", "10", "mmdebstrap", "--mode=root", "--format=tar", "--variant=minbase"]
+    # What it mounts goes with its namespace: a build that is killed leaves nothing that keeps its folder from going.
+    argv: list[str | Path] = ["nice", "-n", "10", "unshare", "--mount"]
+    argv += ["mmdebstrap", "--mode=root", "--format=tar", "--variant=minbase"]
     argv.append("--skip=cleanup/run")  # sshd does not start without its /run/sshd
     argv += [f"--include={','.join(worker.packages)}", '--aptopt=Apt::Install-Recommends "false"']
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED]

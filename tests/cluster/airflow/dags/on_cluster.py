@@ -14,8 +14,8 @@ LAYOUTS = {
     "tensorflow": ("tensorflow_training.py", {"num_nodes": 3}),
     "mpi": ("mpi_training.py", {"num_nodes": 3}),
     "xgboost": ("xgboost_training.py", {"num_nodes": 3}),
-    "paddle": ("rendezvous.py", {"num_nodes": 3, "launcher": "none"}),
-    "jax": ("rendezvous.py", {"num_nodes": 3}),
+    "paddle": ("paddle_training.py", {"num_nodes": 3}),
+    "jax": ("jax_training.py", {"num_nodes": 3}),
 }
 PARAMS = {
     "backend": "native",
