@@ -91,16 +91,22 @@ class Client:
         *,
         label_selector: str = "",
         field_selector: str = "",
+        not_older_than: str = "",
         keep: Callable[[Manifest], Manifest] = lambda manifest: manifest,
     ) -> Listing:
         """Read all objects of a kind.
 
         :param label_selector: which; empty for all.
         :param field_selector: which; empty for all.
+        :param not_older_than: a moment that has to be in what is read, which the API server's memory is enough for;
+            empty for all that has happened until now, which it has to ask its database for.
         :param keep: object -> what is kept of it.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         query = {name: value for name, value in selectors.items() if value}
+        if not_older_than:
+            moment = {"resourceVersion": not_older_than, "resourceVersionMatch": "NotOlderThan"}
+            return await self._list(resource, namespace, {**query, **moment}, keep)
         try:
             return await self._list(resource, namespace, {**query, "limit": str(_PAGE)}, keep)
         except ApiError as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_trainer_provider.cluster.client import Client
 from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.remembered import Remembered
 from airflow_trainer_provider.cluster.watch import Watches
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import Resource
@@ -33,7 +34,7 @@ class Cluster:
         self.connection = connection
         self.client = Client(connection, outage_budget=outage_budget)
         self.watches = Watches(self.client)
-        self._served: dict[str, tuple[float, asyncio.Task[frozenset[str]]]] = {}
+        self._answers = Remembered(_KNOWN_SECONDS)
 
     @classmethod
     async def of(cls, connection: ClusterConnection) -> Cluster:
@@ -70,6 +71,28 @@ class Cluster:
 
         :param resource: a custom resource.
         """
+        return await self._answers.get(f"schema of {resource.crd}", partial(self._schema, resource))
+
+    async def close(self) -> None:
+        """End the watches and the connections."""
+        await self.watches.close()
+        self._answers.close()
+        await self.client.close()
+
+    async def _resources(self, api_version: str) -> frozenset[str]:
+        path = f"{'/apis' if '/' in api_version else '/api'}/{api_version}"
+        return await self._answers.get(path, partial(self._ask, path))
+
+    async def _ask(self, path: str) -> frozenset[str]:
+        try:
+            answer = await self.client.get_path(path)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return frozenset()
+            raise
+        return frozenset(resource["name"] for resource in answer.get("resources", ()))
+
+    async def _schema(self, resource: Resource) -> Mapping[str, Any] | None:
         document = await self.client.get_path(f"/openapi/v3/apis/{resource.api_version}")
         group, _, version = resource.api_version.rpartition("/")
         for schema in document.get("components", {}).get("schemas", {}).values():
@@ -78,33 +101,3 @@ class Cluster:
                 found: Mapping[str, Any] = schema
                 return found
         return None
-
-    async def close(self) -> None:
-        """End the watches and the connections."""
-        await self.watches.close()
-        for _, asking in self._served.values():
-            asking.cancel()
-        await self.client.close()
-
-    async def _resources(self, api_version: str) -> frozenset[str]:
-        asked, asking = self._served.get(api_version, (0.0, None))
-        if asking is None or _is_over(asking) or time.monotonic() - asked >= _KNOWN_SECONDS:
-            # One question for all that ask at the same time, whichever of them gives up.
-            asking = asyncio.create_task(self._ask(api_version))
-            self._served[api_version] = (time.monotonic(), asking)
-        return await asyncio.shield(asking)
-
-    async def _ask(self, api_version: str) -> frozenset[str]:
-        root = "/apis" if "/" in api_version else "/api"
-        try:
-            answer = await self.client.get_path(f"{root}/{api_version}")
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                return frozenset()
-            raise
-        return frozenset(resource["name"] for resource in answer.get("resources", ()))
-
-
-def _is_over(asking: asyncio.Task[Any]) -> bool:
-    """Whether a question has come to nothing."""
-    return asking.done() and (asking.cancelled() or asking.exception() is not None)

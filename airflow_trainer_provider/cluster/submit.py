@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.end import end, finish, until_gone
@@ -61,8 +61,12 @@ class Submitter:
         :return: the kind and the main object of the job, and why an earlier job was adopted, if one was.
         :raises SubmitError: the cluster did not take the job, or a later try has one.
         """
-        # A first try has no predecessor, whatever the kind; a later one may have been of another kind.
-        kinds = (self._kind,) if self._identity.try_number == 1 else await self._served_kinds()
+        # A later try may find a job of another kind; before a first one, only a job of the very same order can be.
+        kinds: Sequence[Kind] = (self._kind,)
+        if self._identity.try_number > 1:
+            kinds = await self._served_kinds()
+        elif main := await self._start_unseen():
+            return self._kind, main, None
         for kind, main in await jobs_of(self._cluster, kinds, self._namespace, self._identity):
             adopted = await self._adopt(kind, main)
             if adopted:
@@ -70,6 +74,24 @@ class Submitter:
         main, adopted_message = await self._create()
         await self._look_again(main)
         return self._kind, main, adopted_message
+
+    async def _start_unseen(self) -> Manifest | None:
+        """Start a first try's job, and see only then whether the task has one already, which saves a question.
+
+        :return: None where it has one: the new job is gone again.
+        """
+        rendered = await self._render(self._order.name)
+        created = await self._create_named(rendered, take_existing=False)
+        if created is None:
+            return None
+        main, _ = created
+        if all(is_being_ended(other) for _, other in await self._others(main)):
+            return main
+        # Deleted, whatever its on_kill_action says: nobody has seen it.
+        name, uid = main["metadata"]["name"], main["metadata"]["uid"]
+        await self._client.delete(self._kind.resource, self._namespace, name, uid=uid)
+        await until_gone(self._cluster, self._kind, main, self._order.grace)
+        return None
 
     async def _served_kinds(self) -> list[Kind]:
         return [kind for kind in KINDS.values() if await self._cluster.serves(kind.resource)]
@@ -136,8 +158,13 @@ class Submitter:
             f"Namespace {self._namespace} holds {_MOST_JOBS} jobs called {self._order.name}; delete some."
         )
 
-    async def _create_named(self, rendered: Rendered) -> tuple[Manifest, str | None] | None:
-        """The job of this name; None where the name is taken by another."""
+    async def _create_named(
+        self, rendered: Rendered, *, take_existing: bool = True
+    ) -> tuple[Manifest, str | None] | None:
+        """The job of this name; None where the name is taken by another.
+
+        :param take_existing: whether a job of this name that is this try's own counts.
+        """
         try:
             for manifest in rendered.before:
                 await self._ensure(manifest)
@@ -145,6 +172,8 @@ class Submitter:
         except SubmitError:
             await self._remove(rendered.before)
             raise
+        if existing is None and not take_existing:
+            return None
         if existing is None:
             existing = await self._client.get(self._kind.resource, self._namespace, rendered.main["metadata"]["name"])
             return await self._take_existing(existing, rendered)
@@ -232,8 +261,8 @@ class Submitter:
 
     async def _look_again(self, main: Manifest) -> None:
         """Another try may have looked for a job, found none, and created its own at the same moment."""
-        for kind, other in await jobs_of(self._cluster, (self._kind,), self._namespace, self._identity):
-            if other["metadata"]["uid"] == main["metadata"]["uid"] or is_being_ended(other):
+        for kind, other in await self._others(main):
+            if is_being_ended(other):
                 continue
             if owner_of(other) > self._identity.try_number:
                 await end(self._cluster, self._kind, main, "a later try of the task has a job")
@@ -243,6 +272,13 @@ class Submitter:
                 )
             if not (await View.read(self._cluster, kind, other)).status().phase.ended:
                 await end(self._cluster, kind, other, "a later try of the task has a job")
+                await until_gone(self._cluster, kind, other, self._order.grace)
+
+    async def _others(self, main: Manifest) -> list[tuple[Kind, Manifest]]:
+        """The task's other jobs of this kind. Of two made at once, the later one's maker sees both."""
+        version = main["metadata"]["resourceVersion"]
+        found = await jobs_of(self._cluster, (self._kind,), self._namespace, self._identity, not_older_than=version)
+        return [(kind, other) for kind, other in found if other["metadata"]["uid"] != main["metadata"]["uid"]]
 
     async def _render(self, name: str) -> Rendered:
         rendered = self._order.render(name, await self._facts())
@@ -262,16 +298,20 @@ class Submitter:
 
 
 async def jobs_of(
-    cluster: Cluster, kinds: Iterable[Kind], namespace: str, identity: Identity
+    cluster: Cluster, kinds: Iterable[Kind], namespace: str, identity: Identity, *, not_older_than: str = ""
 ) -> list[tuple[Kind, Manifest]]:
     """The task's jobs, the latest try's first.
 
     :param identity: the task.
+    :param not_older_than: the moment that has to be in what is read; empty for all until now.
     """
     found = []
     for kind in kinds:
         listing = await cluster.client.list(
-            kind.resource, namespace, label_selector=f"{labels.OURS},{labels.TASK}={identity.key}"
+            kind.resource,
+            namespace,
+            label_selector=f"{labels.OURS},{labels.TASK}={identity.key}",
+            not_older_than=not_older_than,
         )
         found += [(kind, item) for item in listing.items if annotation(item, labels.IDENTITY)]
     return sorted(

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from airflow.providers.common.compat.sdk import BaseHook, Connection
 from asgiref.sync import sync_to_async
 
 from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.remembered import Remembered
 from airflow_trainer_provider.errors import BackendUnavailable
 
 _TYPE = "kubernetes"
 #: What Airflow stores where the Kubernetes provider was not installed when the connection was made.
 _UNTYPED = ("generic", "", None)
+#: Each read asks Airflow's API server, and a triggerer that starts has thousands of triggers that need the same one.
+_KNOWN_SECONDS = 30.0
+_known: WeakKeyDictionary[asyncio.AbstractEventLoop, Remembered] = WeakKeyDictionary()
 
 
 async def aget_cluster_connection(conn_id: str) -> ClusterConnection:
-    """Read a connection, inside of an event loop, such as a trigger's.
+    """Read a connection, inside of an event loop, such as a trigger's. All that ask within half a minute read it once.
 
     :param conn_id: the connection's id.
     :raises AirflowNotFoundException: there is none.
     :raises BackendUnavailable: it is of another type, or a field has a value that it cannot have.
     """
+    loop = asyncio.get_running_loop()
+    if loop not in _known:
+        _known[loop] = Remembered(_KNOWN_SECONDS)
+    return await _known[loop].get(conn_id, partial(_read, conn_id))
+
+
+async def _read(conn_id: str) -> ClusterConnection:
     # Not BaseHook.aget_connection. Before Airflow 3.3.2 it hides the connection's secrets from logs with a blocking
     # call, which fails in a triggerer. In a worker it works in the first event loop of the process only; in another it
     # says that there is no such connection.

@@ -63,7 +63,7 @@ class FakeCluster:
         raise ApiError(f"no {path}", status=404)
 
     async def list(
-        self, resource: Resource, namespace: str, *, label_selector: str = "", field_selector: str = ""
+        self, resource: Resource, namespace: str, *, label_selector: str = "", field_selector: str = "", **_: Any
     ) -> Listing:
         assert resource.plural not in self.missing
         if resource is PODS:

@@ -1,0 +1,44 @@
+"""Answers that hold for a while, asked for once by all that need them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Remembered:
+    """Answers by key, in one event loop.
+
+    :param seconds: how long one is taken for true.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._answers: dict[str, tuple[float, asyncio.Task[Any]]] = {}
+
+    async def get(self, key: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """The answer to a question. Of those that ask at the same time, one does it for all, even if it is cancelled.
+
+        :param key: of the question.
+        :param ask: finds the answer; where it raises, the next one asks again.
+        """
+        asked_at, asking = self._answers.get(key, (0.0, None))
+        if asking is None or _has_failed(asking) or time.monotonic() - asked_at >= self._seconds:
+            asking = asyncio.create_task(ask(), name=f"answer for {key}")
+            self._answers[key] = (time.monotonic(), asking)
+        answer: _T = await asyncio.shield(asking)
+        return answer
+
+    def close(self) -> None:
+        """Forget all answers, and ask no longer."""
+        for _, asking in self._answers.values():
+            asking.cancel()
+        self._answers.clear()
+
+
+def _has_failed(asking: asyncio.Task[Any]) -> bool:
+    return asking.done() and (asking.cancelled() or asking.exception() is not None)
