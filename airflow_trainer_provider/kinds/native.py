@@ -8,10 +8,10 @@ the place of ``$(TRAINER_INDEX)``. It cannot count: a worker's rank, which is it
 be written so, and a shell that could need not be in the image. So replicas share a Job where their settings are equal
 and the completion index is their index in the group, or their rank, whichever their framework asks for:
 
-- TensorFlow's roles, JAX's and Paddle's workers: one Job for each group;
+- TensorFlow's roles and JAX's workers: one Job for each group;
 - PyTorch and XGBoost: one Job for master and workers together, where it also counts as one for Kueue, and where a
   failure ends all at once;
-- a replica with settings of its own, and those whose rank it puts out of reach: a Job each.
+- a replica with settings of its own, as Paddle's rank 0 is, and those whose rank it puts out of reach: a Job each.
 
 Which rank its first Pod has is a label of each Job. That names the replicas, whatever shares a Job.
 """

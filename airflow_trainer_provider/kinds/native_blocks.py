@@ -67,7 +67,7 @@ def addresses_of(name: str, parts: Iterable[Block]) -> Addresses:
     """Where the replicas reach each other: the host names that Indexed Jobs give, below the headless Service.
 
     The leader's is its host name alone: the others reach it by a Service of that name, and itself knows the name
-    before any DNS server does. A rendezvous that looks whether it is to be held here needs that.
+    before any DNS server does. A rendezvous that looks by its name whether it is to be held here needs that.
 
     :param name: of the job, and of its Service.
     :param parts: all blocks of the job.

@@ -1,6 +1,4 @@
-"""Each kind of job once, from a plain manifest, on the real controllers, with real training where the framework is
-in the image.
-"""
+"""Each kind of job once, from a plain manifest, on the real controllers, with real training."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ _CASES = [
     Case("TFJob, chief and worker", "tfjob.yaml", "tfjobs.kubeflow.org"),
     Case("XGBoostJob, master and worker", "xgboostjob.yaml", "xgboostjobs.kubeflow.org"),
     Case("MPIJob v1, launcher and 2 workers", "mpijob-v1.yaml", "mpijobs.v1.kubeflow.org"),
-    Case("PaddleJob, 2 workers (environment)", "paddlejob.yaml", "paddlejobs.kubeflow.org"),
-    Case("JAXJob, 2 workers (environment)", "jaxjob.yaml", "jaxjobs.kubeflow.org"),
+    Case("PaddleJob, 2 workers", "paddlejob.yaml", "paddlejobs.kubeflow.org"),
+    Case("JAXJob, 2 workers", "jaxjob.yaml", "jaxjobs.kubeflow.org"),
     Case("TrainJob torch, 2 nodes", "trainjob-torch.yaml", "trainjobs.trainer.kubeflow.org"),
     Case("TrainJob MPI, 2 nodes", "trainjob-mpi.yaml", "trainjobs.trainer.kubeflow.org"),
     Case("TrainJob xgboost, 2 nodes", "trainjob-xgboost.yaml", "trainjobs.trainer.kubeflow.org"),

@@ -36,7 +36,7 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"num_nodes": 6, "replicas": {"worker": {"overrides": [{"index": 2, "resources": {"cpu": 4}}]}}},
     ),
     "another MPI worker": ("mpi", {"num_nodes": 4, "replicas": {"worker": {"overrides": [{"index": 1, "env": {}}]}}}),
-    "a last worker of its own": ("paddle", {"replicas": {"worker": {"overrides": [{"index": 1, "image": "other:2"}]}}}),
+    "a last worker of its own": ("jax", {"replicas": {"worker": {"overrides": [{"index": 1, "image": "other:2"}]}}}),
 }
 
 
@@ -151,7 +151,7 @@ def test_rank_0_has_a_name_of_its_own(name):
         ("another worker in between", {"train": 3, "train-worker-2": 1, "train-worker-3": 1, "train-worker-4": 1}),
         ("mpi", {"train-launcher": 1, "train-worker": 2}),
         ("jax", {"train-worker": 2}),
-        ("paddle", {"train-worker": 2}),
+        ("paddle", {"train-worker-0": 1, "train-worker-1": 1}),
         ("a last worker of its own", {"train-worker-0": 1, "train-worker-1": 1}),
     ],
 )
@@ -262,6 +262,7 @@ OVERRIDE = {"worker": {"overrides": [{"index": 1, "env": {}}]}}
         ("jax", {"runtime_ref": "torch-distributed"}, "runtime_ref", "Drop runtime_ref, or use backend='trainer'."),
         ("tensorflow", {"queue_name": "team-a"}, "queue_name", "drop queue_name"),
         ("jax", {"queue_name": "team-a", "replicas": OVERRIDE}, "queue_name", "drop queue_name"),
+        ("paddle", {"queue_name": "team-a"}, "queue_name", "drop queue_name"),
         ("mpi", {"replicas": {"worker": {"working_dir": "/srv"}}}, "replicas.worker.working_dir", "of the job"),
         ("jax", {"pod_template": {"spec": {"subdomain": "x"}}}, "pod_template.spec.subdomain", "Drop subdomain."),
         (
