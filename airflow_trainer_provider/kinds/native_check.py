@@ -47,7 +47,8 @@ def _check_queue(job: Job) -> None:
     )
     fix = (
         "Use backend='trainer' or 'training-operator', whose jobs a queue admits as a whole; or drop queue_name; or "
-        "give all replicas equal settings, which puts them into one Job (not under Paddle, nor with chief, ps, evaluator or launcher)."
+        "give all replicas equal settings, which puts them into one Job (not under Paddle, nor with chief, ps, "
+        "evaluator or launcher)."
     )
     raise UnsupportedField(BACKEND, Problem("queue_name", job.spec.queue_name, allowed, fix))
 
