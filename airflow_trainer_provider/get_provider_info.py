@@ -70,6 +70,13 @@ def get_provider_info() -> dict[str, Any]:
                         "integer",
                         "30",
                     ),
+                    "log_streams": _option(
+                        "How many containers' logs a process, such as the triggerer, reads from clusters at a time; "
+                        "each holds a connection (1 to 100000). Where there are more, they take turns, and lines come "
+                        "seconds later.",
+                        "integer",
+                        "500",
+                    ),
                 },
             }
         },

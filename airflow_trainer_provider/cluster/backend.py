@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 
 from airflow_trainer_provider.cluster.cluster import Cluster
@@ -110,7 +110,7 @@ class ClusterBackend:
     async def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
         """The job's status now and after each change, up to its end."""
         last = None
-        async with self._live(handle) as live:
+        with closing(await self._live(handle)) as live:
             while True:
                 view = live.view()
                 status = view.status()
@@ -120,6 +120,8 @@ class ClusterBackend:
                 if status != last:
                     last = status
                     yield status
+                # Not kept while it waits: there may be thousands that do.
+                del view, status
                 await live.changed()
 
     async def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
@@ -203,7 +205,7 @@ class ClusterBackend:
         self._ended[handle.uid] = last
         return last.status()
 
-    def _live(self, handle: JobHandle) -> AbstractAsyncContextManager[LiveView]:
+    async def _live(self, handle: JobHandle) -> LiveView:
         key, namespace, _ = location_of(handle)
 
         async def read() -> Manifest:
@@ -211,7 +213,7 @@ class ClusterBackend:
 
         # What is somebody else's no try owns.
         ours = handle.owner > 0
-        return live_view(self._connected(), KINDS[key], namespace, handle.name, handle.uid, ours=ours, read=read)
+        return await live_view(self._connected(), KINDS[key], namespace, handle.name, handle.uid, ours=ours, read=read)
 
     async def _view(self, handle: JobHandle) -> View:
         if handle.uid in self._ended:

@@ -10,7 +10,11 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.cluster.log_place import Seen, split_time
+from airflow_trainer_provider.cluster.log_shown import LONGEST_LINE, shorten
+from airflow_trainer_provider.cluster.log_streams import LogStreams
+from airflow_trainer_provider.cluster.pace import Pace
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.kinds.base import PODS, Manifest
 
 if TYPE_CHECKING:
@@ -23,6 +27,11 @@ BACKOFF_MOST = 30.0
 REFUSED = 60.0
 #: A container that has not started is looked at again when its pod changes, and at the latest after so many seconds.
 _WAITING = 60.0
+#: How long a log is followed at least where others wait for the place; and where lines come, without a pause of some
+#: length. Seconds.
+_TURN = 5.0
+_LONG_TURN = 30.0
+_QUIET = 0.5
 # A connection that lived so long was a good one; seconds.
 _GOOD = 10.0
 # The log of an earlier run is read from a little before what was told, in seconds: a run that crashed at once may have
@@ -87,7 +96,7 @@ class ContainerLog:
     :param pod: the container's pod, which somebody keeps up to date.
     :param container: its name.
     :param seen: what was read of it before.
-    :param tell: takes a line's time and text.
+    :param tell: takes some lines, each with its time.
     :param note: takes what there is to say about the log itself.
     :param ended: set when the job has ended, so that nothing will be written any more.
     """
@@ -98,7 +107,7 @@ class ContainerLog:
         pod: Pod,
         container: str,
         seen: Seen,
-        tell: Callable[[int, bytes], Awaitable[None]],
+        tell: Callable[[list[tuple[int, str]]], Awaitable[None]],
         note: Callable[[str], Awaitable[None]],
         ended: asyncio.Event,
     ) -> None:
@@ -120,8 +129,14 @@ class ContainerLog:
         self._last_error: ApiError | BackendUnavailable | None = None
         #: When it last got anywhere, by the monotonic clock.
         self.active_at = time.monotonic()
-        #: Whether it waits until its line is taken.
-        self.is_telling = False
+        #: When it last got a place to read from that it had to wait for, by the same clock.
+        self.admitted_at = 0.0
+        #: Whether it waits for such a place, or until its lines are taken: then it is not the log that takes long.
+        self.is_held_up = False
+        self._streams = LogStreams.here()
+        self._pace = Pace.here()
+        self._reading: asyncio.Task[None] | None = None
+        self._is_leaving = False
 
     async def run(self) -> None:
         """Read until nothing can follow."""
@@ -143,9 +158,9 @@ class ContainerLog:
                     await self._look()
                     again = False
                     continue
-                if before and self._read_runs < runs - 2:
-                    await self._skip_to(runs - 2)
-                await self._read(previous=before)
+                await self._skip_to(runs - 2)
+                if not await self._take_turn(previous=before):
+                    continue
             except (ApiError, BackendUnavailable) as error:
                 status = error.status if isinstance(error, ApiError) else None
                 if before and status == 400:
@@ -187,13 +202,51 @@ class ContainerLog:
     async def _skip_to(self, run: int) -> None:
         """Go on behind a run whose log is not there any more.
 
-        :param run: the last one of those.
+        :param run: the last one of those; it may have been read.
         """
+        if run <= self._read_runs:
+            return
         if self._knows_runs:
             which = f"run {run}" if run == self._read_runs + 1 else f"runs {self._read_runs + 1} to {run}"
             await self._note(f"{self} was started again; lines of its {which} are lost, as Kubernetes keeps two logs")
         self._read_runs = run
         self._knows_runs = True
+
+    async def _take_turn(self, *, previous: bool) -> bool:
+        """Read until the log ends, or another reader wants the place.
+
+        :param previous: of the run before the last one.
+        :return: whether the log has ended.
+        """
+        self._is_leaving = False
+        self.is_held_up = True
+        async with self._streams.place(self._leave) as had_to_wait:
+            self.is_held_up = False
+            if had_to_wait:
+                self.active_at = self.admitted_at = time.monotonic()
+            # A task of its own can be told to end from the end of itself.
+            self._reading = asyncio.create_task(self._read(previous=previous))
+            try:
+                await asyncio.wait({self._reading})
+            finally:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+            if not self._reading.cancelled():
+                self._reading.result()
+        return not self._is_leaving
+
+    def _leave(self, had: float) -> bool:
+        """Let another reader have the place, unless this one needs it more.
+
+        :param had: how long it has been had, in seconds.
+        """
+        is_busy = self.is_held_up or time.monotonic() - self.active_at < _QUIET
+        if self._job_ended.is_set() or had < (_LONG_TURN if is_busy else _TURN):
+            return False
+        self._is_leaving = True
+        if self._reading and not self.is_held_up:
+            self._reading.cancel()
+        return True
 
     async def _read(self, *, previous: bool) -> None:
         """One connection's worth of lines.
@@ -203,7 +256,7 @@ class ContainerLog:
         metadata = self._pod.manifest["metadata"]
         since, started = self._seen.since(_OVERLAP if previous else 0), time.monotonic()
         self._seen.resume()
-        stream = self._client.logs(
+        stream = self._client.log_blocks(
             metadata["namespace"],
             metadata["name"],
             self._container,
@@ -211,28 +264,36 @@ class ContainerLog:
             since_time=since,
             previous=previous,
         )
-        last, told = None, False
+        last = None
         try:
             async with aclosing(stream):
-                async for line in stream:
-                    at, text = split_time(line)
-                    if at is None:
-                        if last is not None and told:
-                            await self._tell(last, text)
-                        elif last is None and since is None:
-                            # The kubelet has begun its answer, and finds no log.
-                            raise ApiError(text.decode("utf-8", "replace"))
-                        # Else it is the end of a long line whose beginning was told.
-                        continue
-                    last = at
-                    if self._seen.is_new(at):
-                        told, self._whole_at = True, None
-                        self.is_telling = True
-                        await self._tell(at, text)
-                        self.is_telling = False
+                async for block in stream:
+                    await self._pace.turn()
+                    lines = [split_time(line) for line in block.split(b"\n")]
+                    if lines[0][0] is None and last is None and since is None:
+                        # The kubelet has begun its answer, and finds no log.
+                        raise ApiError(lines[0][1].decode("utf-8", "replace"))
+                    old = self._seen.new_of([at for at, _ in lines if at is not None])
+                    read, new = _reads(block), []
+                    for at, text in lines:
+                        if at is not None:
+                            if old:
+                                old -= 1
+                                continue
+                            last = at
+                        # Without a time it belongs to the line before, whose beginning may have been told.
+                        if last is not None:
+                            new.append((last, read(text)))
+                    if new:
+                        self._whole_at = None
+                        self.is_held_up = True
+                        await self._tell(new)
+                        self.is_held_up = False
                     self.active_at = time.monotonic()
+                    if self._is_leaving:
+                        return
         finally:
-            if told or time.monotonic() - started > _GOOD:
+            if last is not None or time.monotonic() - started > _GOOD:
                 self._failures = 0
         self._whole_at = time.monotonic()
         self._refused_since = self._last_error = None
@@ -276,3 +337,14 @@ class ContainerLog:
         retry_after = getattr(self._last_error, "retry_after", None) or 0.0
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(changed.wait(), _WAITING if waiting else max(backoff, retry_after))
+
+
+def _reads(block: bytes) -> Callable[[bytes], str]:
+    """What makes text of the lines of a block. Most have nothing in them but text, which is seen at once."""
+    if b"\x1b" in block or b"\r" in block or len(block) > LONGEST_LINE:
+        return lambda line: shorten(plain(line))
+    return _decode
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", "replace")

@@ -68,7 +68,7 @@ class JobLogs:
         metadata = self._main["metadata"]
         watch = pods_watch(self._cluster, self._kind, metadata["namespace"])
         try:
-            async with watch.subscribe(metadata["name"]) as pods:
+            with watch.subscribe(metadata["name"]) as pods:
                 view = View(self._kind, self._main)
                 self._logs = Logs(self._cluster.client, pods, view.replica_of, self._place, replicas=self._replicas)
                 saved_at = time.monotonic()

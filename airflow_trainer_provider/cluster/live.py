@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.groups import carried_over
@@ -26,7 +25,7 @@ _UNSEEN_SECONDS = 5.0
 
 
 class LiveView:
-    """The view of one job. Use :func:`live_view`.
+    """The view of one job. Use :func:`live_view`, and close it.
 
     :param cluster: where it is.
     :param kind: of its main object.
@@ -34,7 +33,6 @@ class LiveView:
     :param read: reads the main object anew, and raises where it is gone.
     :param subscriptions: to the main object, the pods, and what else its kind reads, in this order.
     :param signal: what these set.
-    :param stack: what ends with the view.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class LiveView:
         read: Callable[[], Awaitable[Manifest]],
         subscriptions: list[Subscription],
         signal: Signal,
-        stack: AsyncExitStack,
     ) -> None:
         self._cluster = cluster
         self._kind = kind
@@ -53,8 +50,6 @@ class LiveView:
         self._read = read
         self._main, self._pods, *self._children = self._all = subscriptions
         self._signal = signal
-        self._stack = stack
-        self._why: AsyncExitStack | None = None
         self._events: Subscription | None = None
         self._workloads: dict[str, Subscription] = {}
         self._why_at = time.monotonic() + _EVENTS_AFTER
@@ -97,15 +92,15 @@ class LiveView:
             if not await self.wait(_UNSEEN_SECONDS):
                 self._last = await self._read()
         elif self._pods.objects:
-            await self._ask_no_longer_why()
+            self._ask_no_longer_why()
             await self.wait()
             # The end of the job is told at once; its pods' changes are told together.
             end = time.monotonic() + _TOGETHER
             while self._versions() == self._told and await self.wait(end - time.monotonic()):
                 pass
-        elif self._why is not None:
+        elif self._events is not None:
             await self.wait()
-            await self._watch_workloads(self._why)
+            await self._watch_workloads()
         elif not await self.wait(self._why_at - time.monotonic()):
             await self._ask_why()
 
@@ -132,32 +127,35 @@ class LiveView:
         found = {**self._main.objects, **{uid: child for each in self._children for uid, child in each.objects.items()}}
         return {uid: each["metadata"]["resourceVersion"] for uid, each in found.items()}
 
+    def close(self) -> None:
+        """Follow it no longer."""
+        self._ask_no_longer_why()
+        for each in self._all:
+            each.close()
+
     async def _ask_why(self) -> None:
         """Watch too what tells why there are no pods."""
-        namespace = self._last["metadata"]["namespace"]
-        self._why = await self._stack.enter_async_context(AsyncExitStack())
+        name, namespace = self._last["metadata"]["name"], self._last["metadata"]["namespace"]
         watch = self._cluster.watches.of(EVENTS, namespace, "", by_involved, field_selector="type=Warning")
-        name = self._last["metadata"]["name"]
-        self._events = await self._why.enter_async_context(watch.subscribe(name, self._signal))
-        await self._watch_workloads(self._why)
+        self._events = watch.subscribe(name, self._signal)
+        await self._watch_workloads()
 
-    async def _watch_workloads(self, stack: AsyncExitStack) -> None:
+    async def _watch_workloads(self) -> None:
         """Watch the Workloads of those of the job's objects that are in a queue of Kueue."""
         for each in (self._last, *self._found_children()):
             uid = each["metadata"]["uid"]
             if queued_by_kueue(each) and uid not in self._workloads:
                 watch = await workloads_watch(self._cluster, each["metadata"]["namespace"])
                 if watch is not None:
-                    self._workloads[uid] = await stack.enter_async_context(watch.subscribe(uid, self._signal))
+                    self._workloads[uid] = watch.subscribe(uid, self._signal)
 
-    async def _ask_no_longer_why(self) -> None:
+    def _ask_no_longer_why(self) -> None:
         self._why_at = time.monotonic() + _EVENTS_AFTER
-        if self._why is not None:
-            await self._why.aclose()
-            self._why, self._events, self._workloads = None, None, {}
+        for each in (*([self._events] if self._events else ()), *self._workloads.values()):
+            each.close()
+        self._events, self._workloads = None, {}
 
 
-@asynccontextmanager
 async def live_view(
     cluster: Cluster,
     kind: Kind,
@@ -167,8 +165,9 @@ async def live_view(
     *,
     ours: bool,
     read: Callable[[], Awaitable[Manifest]],
-) -> AsyncIterator[LiveView]:
-    """Follow a job. All jobs of a kind and namespace share their watches, so that one more costs no request.
+) -> LiveView:
+    """Follow a job, until the view is closed. All jobs of a kind and namespace share their watches, so that one more
+    costs no request.
 
     :param name: of its main object.
     :param uid: of its main object.
@@ -177,26 +176,29 @@ async def live_view(
         :class:`~airflow_trainer_provider.errors.JobLost` where it is gone.
     """
     watches, signal = cluster.watches, Signal()
+    subscriptions: list[Subscription] = []
 
-    async with AsyncExitStack() as stack:
+    async def follow(watch: Watch) -> Subscription:
+        subscription = watch.subscribe(name, signal)
+        subscriptions.append(subscription)
+        while not subscription.synced:
+            await subscription.changed()
+        return subscription
 
-        async def follow(watch: Watch) -> Subscription:
-            subscription = await stack.enter_async_context(watch.subscribe(name, signal))
-            while not subscription.synced:
-                await subscription.changed()
-            return subscription
-
+    try:
         found = await follow(watches.of(kind.resource, namespace, labels.OURS if ours else "", by_name))
         main = found.objects.get(uid) or await read()
-        subscriptions = [found, await follow(pods_watch(cluster, kind, namespace))]
+        await follow(pods_watch(cluster, kind, namespace))
         for resource in kind.children:
-            watch = (
-                watches.of(resource, namespace, labels.OURS, by_label(labels.JOB))
-                if is_rendered(main)
-                else watches.of(resource, namespace, "", by_name)
-            )
-            subscriptions.append(await follow(watch))
-        yield LiveView(cluster, kind, main, read, subscriptions, signal, stack)
+            if is_rendered(main):
+                await follow(watches.of(resource, namespace, labels.OURS, by_label(labels.JOB)))
+            else:
+                await follow(watches.of(resource, namespace, "", by_name))
+    except BaseException:
+        for each in subscriptions:
+            each.close()
+        raise
+    return LiveView(cluster, kind, main, read, subscriptions, signal)
 
 
 def pods_watch(cluster: Cluster, kind: Kind, namespace: str) -> Watch:

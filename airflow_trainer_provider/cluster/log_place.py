@@ -9,7 +9,8 @@ import functools
 import hashlib
 import json
 import re
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
 _LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
@@ -26,16 +27,22 @@ def split_time(line: bytes) -> tuple[int | None, bytes]:
 
     :param line: as the API gives it with ``timestamps``; the time is None where it has none.
     """
+    if line[29:31] == b"Z " and line[19:20] == b".":
+        # As kubelets write it; to match what is usual takes most of the time of reading a log.
+        try:
+            return _seconds(line[:19] + b"Z") * _SECOND + int(line[20:29]), line[31:]
+        except ValueError:
+            pass
     match = _LINE.match(line)
     if match is None:
         return None, line
     fraction = (match[2] or b"").ljust(9, b"0")
-    return _seconds(match[1] + match[3].replace(b"Z", b"+00:00")) * _SECOND + int(fraction), line[match.end() :]
+    return _seconds(match[1] + match[3]) * _SECOND + int(fraction), line[match.end() :]
 
 
 @functools.lru_cache(maxsize=4096)
 def _seconds(text: bytes) -> int:
-    return int(datetime.fromisoformat(text.decode()).timestamp())
+    return int(datetime.fromisoformat(text.decode().replace("Z", "+00:00")).timestamp())
 
 
 class LogPlace:
@@ -67,6 +74,19 @@ class LogPlace:
         last, count = self._told.get(key, (0, 0))
         if at >= last:
             self._told[key] = (at, count + 1 if at == last else 1)
+
+    def telling(self, pod_uid: str, container: str, lines: Iterable[tuple[int, str]]) -> Iterator[str]:
+        """The texts of lines; each is noted as told when it is taken.
+
+        :param lines: each with its time.
+        """
+        key = _key(pod_uid, container)
+        last, count = self._told.get(key, (0, 0))
+        for at, text in lines:
+            if at >= last:
+                last, count = at, count + 1 if at == last else 1
+                self._told[key] = (last, count)
+            yield text
 
     def text(self) -> str:
         """The place as JSON of at most 50 KB: about 2,000 containers. Of more, those that wrote last are kept, and the
@@ -110,7 +130,7 @@ class Seen:
         # Of all lines before those in the window.
         self._at = at
         self._count = count
-        self._window: deque[int] = deque()
+        self._window: list[int] = []
         self._left: Counter[int] | None = None
 
     def since(self, overlap: int = 0) -> str | None:
@@ -128,23 +148,25 @@ class Seen:
         self._left = Counter(self._window)
         self._left[self._at] += self._count
 
-    def is_new(self, at: int) -> bool:
-        """Whether the next line has not been read; it has been, then.
+    def new_of(self, times: list[int]) -> int:
+        """How many of the next lines have been read: the first ones. The others have been, then.
 
-        :param at: its time, in nanoseconds since 1970.
+        :param times: of the lines, in nanoseconds since 1970.
         """
+        first = 0
         if self._left is not None:
-            if self._left[at]:
-                self._left[at] -= 1
-                return False
-            if at < self._at:
-                return False
+            while first < len(times) and (self._left[times[first]] or times[first] < self._at):
+                self._left[times[first]] -= 1
+                first += 1
+            if first == len(times):
+                return first
             # What follows is new, also where it is a moment older: the log's order counts, not its times.
             self._left = None
-        self._window.append(at)
-        if len(self._window) > _WINDOW:
-            first = self._window.popleft()
-            if first >= self._at:
-                self._count = self._count + 1 if first == self._at else 1
-                self._at = first
-        return True
+        self._window += times[first:]
+        if len(self._window) > 2 * _WINDOW:
+            before, self._window = self._window[:-_WINDOW], self._window[-_WINDOW:]
+            last = max(before)
+            if last >= self._at:
+                self._count = before.count(last) + (self._count if last == self._at else 0)
+                self._at = last
+        return first

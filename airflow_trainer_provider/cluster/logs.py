@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_trainer_provider.cluster.container_log import ContainerLog, Pod
 from airflow_trainer_provider.cluster.log_place import LogPlace, Seen, split_time
 from airflow_trainer_provider.cluster.log_shown import Shown, shorten
+from airflow_trainer_provider.cluster.pace import Pace
 from airflow_trainer_provider.cluster.store import Subscription
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.job.backend import LogLine
@@ -30,23 +31,27 @@ LIMIT_BYTES = 10 * 2**20
 #: How long a log that does not go on is waited for after the job's end; and one that does. Seconds.
 PATIENCE = 10.0
 PATIENCE_WITH_LINES = 60.0
-_WAITING_LINES = 1000
+# Blocks of lines of one job that wait to be taken, of 32 KiB at most in general.
+_WAITING_BLOCKS = 32
+# How long who takes lines may work on them before others have their turn, in seconds.
+_STRETCH = 0.002
 # How often logs are looked at that may have to be given up; seconds.
 _TICK = 1.0
 
 
 @dataclass(frozen=True)
 class _Told:
-    """A line on its way out.
+    """Lines on their way out.
 
-    :param line: None where it is not shown.
-    :param pod_uid: where it is from; None for a note of ours.
+    :param name: who tells them; None where they are not shown.
+    :param lines: each with its time.
+    :param pod_uid: where they are from; None for a note of ours.
     """
 
-    line: LogLine | None
+    name: str | None
+    lines: list[tuple[int, str]]
     pod_uid: str | None = None
     container: str = ""
-    at: int = 0
 
 
 class Logs:
@@ -86,7 +91,7 @@ class Logs:
         # The readers by the name under which they tell, with what they do.
         self._last_of: dict[str, asyncio.Task[None]] = {}
         self._reading: dict[asyncio.Task[None], tuple[ContainerLog, str]] = {}
-        self._queue: asyncio.Queue[_Told | None] = asyncio.Queue(_WAITING_LINES)
+        self._queue: asyncio.Queue[_Told | None] = asyncio.Queue(_WAITING_BLOCKS)
 
     async def lines(self, ended: asyncio.Event) -> AsyncGenerator[LogLine, None]:
         """Each line once, up to the job's end and what was written until then. Close the iterator.
@@ -95,13 +100,18 @@ class Logs:
             and a line says so.
         """
         attending = asyncio.create_task(self._attend(ended), name="logs of a job")
+        pace = Pace.here()
         try:
             while (told := await self._queue.get()) is not None:
-                # Before the line goes out: whoever takes it may not come back.
-                if told.pod_uid is not None:
-                    self._place.told(told.pod_uid, told.container, told.at)
-                if told.line is not None:
-                    yield told.line
+                await pace.turn()
+                until = time.monotonic() + _STRETCH
+                # A line counts as told before it goes out: whoever takes it may not come back.
+                for text in self._texts(told):
+                    if told.name is not None:
+                        yield LogLine(told.name, text)
+                    if time.monotonic() > until:
+                        await pace.turn()
+                        until = time.monotonic() + _STRETCH
             await attending
             for name, shown in self._shown.items():
                 for text in shown.rest():
@@ -195,24 +205,32 @@ class Logs:
             self._last_of[name] = task
             self._reading[task] = (reader, name)
 
-    async def _tell(self, name: str, pod_uid: str, container: str, at: int, raw: bytes) -> None:
-        text = shorten(plain(raw))
+    def _texts(self, told: _Told) -> Iterator[str]:
+        if told.pod_uid is None:
+            return (text for _, text in told.lines)
+        return self._place.telling(told.pod_uid, told.container, told.lines)
+
+    async def _tell(self, name: str, pod_uid: str, container: str, lines: list[tuple[int, str]]) -> None:
         shown = self._shown.setdefault(name, Shown(self._limit))
-        line = LogLine(name, text) if shown.take(text) else None
-        await self._queue.put(_Told(line, pod_uid, container, at))
-        if line is None and shown.has_just_ended:
-            await self._note(name, f"this log has reached {self._limit} bytes; only its end will follow, at the end")
+        had_ended = shown.has_ended
+        count = shown.take([text for _, text in lines])
+        if count:
+            await self._queue.put(_Told(name, lines[:count], pod_uid, container))
+        if shown.has_ended:
+            await self._queue.put(_Told(None, lines[count:], pod_uid, container))
+            if not had_ended:
+                told = f"this log has reached {self._limit} bytes; only its end will follow, at the end"
+                await self._note(name, told)
 
     async def _note(self, name: str, text: str) -> None:
-        await self._queue.put(_Told(LogLine(name, f"... {text}")))
+        await self._queue.put(_Told(name, [(0, f"... {text}")]))
 
     async def _give_up_on_idle(self, ended_at: float) -> None:
         now = time.monotonic()
         for task, (reader, _) in list(self._reading.items()):
             idle = now - max(ended_at, reader.active_at)
-            too_long = idle > PATIENCE or now - ended_at > PATIENCE_WITH_LINES
-            # Where it waits for us, it is not the log that takes long.
-            if not task.done() and too_long and not reader.is_telling:
+            too_long = idle > PATIENCE or now - max(ended_at, reader.admitted_at) > PATIENCE_WITH_LINES
+            if not task.done() and too_long and not reader.is_held_up:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 await reader.give_up("it was still open when the job had ended")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import Manifest
@@ -45,6 +44,8 @@ def by_label(label: str) -> KeysOf:
 
 class Signal:
     """Wakes one task. Costs a waiting task one object, whatever it waits for."""
+
+    __slots__ = ("_is_set", "_waiter")
 
     def __init__(self) -> None:
         self._is_set = False
@@ -91,7 +92,7 @@ class Store:
     def __init__(self, keys_of: KeysOf) -> None:
         self._keys_of = keys_of
         self._keys: dict[str, Sequence[str]] = {}
-        self._subscriptions: dict[str, set[Subscription]] = {}
+        self._subscriptions: dict[str, list[Subscription]] = {}
         #: Key -> uid -> object.
         self.objects: dict[str, dict[str, Manifest]] = {}
         #: Whether the objects have been listed.
@@ -104,22 +105,27 @@ class Store:
         """Whether anybody is subscribed."""
         return bool(self._subscriptions)
 
-    @contextmanager
-    def subscribe(self, key: str, signal: Signal | None = None) -> Iterator[Subscription]:
-        """Follow the objects of one key.
+    def subscribe(
+        self, key: str, signal: Signal | None = None, on_close: Callable[[], None] = lambda: None
+    ) -> Subscription:
+        """Follow the objects of one key, until the subscription is closed.
 
         :param signal: what to set at each change, for who waits for several subscriptions at once.
+        :param on_close: called then.
         """
-        subscription = Subscription(self, key, signal or Signal())
-        self._subscriptions.setdefault(key, set()).add(subscription)
+        subscription = Subscription(self, key, signal or Signal(), on_close)
+        self._subscriptions.setdefault(key, []).append(subscription)
         if self.synced or self.refusal:
             subscription.wake()
-        try:
-            yield subscription
-        finally:
-            self._subscriptions[key].discard(subscription)
-            if not self._subscriptions[key]:
-                del self._subscriptions[key]
+        return subscription
+
+    def unsubscribe(self, key: str, subscription: Subscription) -> None:
+        """Tell a subscription nothing more."""
+        others = [each for each in self._subscriptions.get(key, ()) if each is not subscription]
+        if others:
+            self._subscriptions[key] = others
+        else:
+            self._subscriptions.pop(key, None)
 
     async def replace(self, manifests: Sequence[Manifest]) -> None:
         """Take a whole list: what is not in it is gone. Others have their turn in between."""
@@ -193,18 +199,22 @@ async def _breathe(number: int) -> None:
 
 class Subscription:
     """One key's objects, as one waiting task sees them. One task waits; a second one needs a subscription of its own.
+    Close it, or use it as a context.
 
     :param store: where they are.
     :param key: which of them.
     :param signal: set at each change.
+    :param on_close: called at the end.
     """
 
-    __slots__ = ("__weakref__", "_key", "_signal", "_store", "gone")
+    # There are several for each job that waits.
+    __slots__ = ("_key", "_on_close", "_signal", "_store", "gone")
 
-    def __init__(self, store: Store, key: str, signal: Signal) -> None:
+    def __init__(self, store: Store, key: str, signal: Signal, on_close: Callable[[], None]) -> None:
         self._store = store
         self._key = key
         self._signal = signal
+        self._on_close = on_close
         #: Last version, by uid, of each object that was deleted since the subscription began.
         self.gone: dict[str, Manifest] = {}
 
@@ -243,3 +253,14 @@ class Subscription:
     def wake(self) -> None:
         """Tell who waits that something has changed."""
         self._signal.set()
+
+    def close(self) -> None:
+        """Follow the objects no longer."""
+        self._store.unsubscribe(self._key, self)
+        self._on_close()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -77,8 +76,7 @@ class Watch:
         self._forbidden_since: float | None = None
         self._polls_until: float | None = None
 
-    @asynccontextmanager
-    async def subscribe(self, key: str, signal: Signal | None = None) -> AsyncIterator[Subscription]:
+    def subscribe(self, key: str, signal: Signal | None = None) -> Subscription:
         """Follow the objects of one key. Whoever comes after the first list has the current state at once.
 
         :param key: as the watch's ``keys_of`` gives it.
@@ -89,12 +87,12 @@ class Watch:
             self._linger = None
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"watch of {self}")
-        try:
-            with self._store.subscribe(key, signal) as subscription:
-                yield subscription
-        finally:
-            if not self._store.wanted and self._task is not None:
-                self._linger = asyncio.get_running_loop().call_later(LINGER, self.stop)
+        return self._store.subscribe(key, signal, self._stop_later)
+
+    def _stop_later(self) -> None:
+        """Watch no longer once nobody has been subscribed for a while."""
+        if not self._store.wanted and self._task is not None and self._linger is None:
+            self._linger = asyncio.get_running_loop().call_later(LINGER, self.stop)
 
     def stop(self) -> asyncio.Task[None] | None:
         """Watch no longer, and forget everything.

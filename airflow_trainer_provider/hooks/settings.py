@@ -34,6 +34,7 @@ class Settings:
     poll_interval: float
     log_replicas: str
     failure_log_lines: int
+    log_streams: int
 
 
 def load_settings() -> Settings:
@@ -50,6 +51,7 @@ def load_settings() -> Settings:
         poll_interval=_number("poll_interval", 0.05, 60),
         log_replicas=_word("log_replicas", _LOG_REPLICAS),
         failure_log_lines=_whole("failure_log_lines", 1, 1000),
+        log_streams=_whole("log_streams", 1, 100_000),
     )
 
 

@@ -245,7 +245,9 @@ class TrainerHook(BaseHook):
         if name == LOCAL:
             return LocalBackend(settings.local_root, settings.poll_interval, settings.local_keep)
         from airflow_trainer_provider.cluster.backend import ClusterBackend
+        from airflow_trainer_provider.cluster.log_streams import LogStreams
 
+        LogStreams.limit = settings.log_streams
         cluster = await self._cluster(conn_id)
         return ClusterBackend(name, cluster, choose_namespace(namespace, cluster.connection, settings.namespace))
 

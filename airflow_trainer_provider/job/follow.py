@@ -46,7 +46,7 @@ async def follow(
     :raises JobLost: the job is gone.
     """
     monitor = Monitor(startup_timeout) if only_until is None else None
-    ended = asyncio.Event()
+    ended: asyncio.Event | None = None
     lines: asyncio.Future[None] | None = None
     last: JobStatus | None = None
     told: str | None = None
@@ -54,9 +54,10 @@ async def follow(
         async with aclosing(_statuses(backend, handle, monitor, deadline)) as statuses:
             async for last in statuses:
                 if reader and lines is None and _may_have_lines(last):
+                    ended = asyncio.Event()
                     telling = _emit_logs(backend, handle, emit, reader, leader_only, ended)
                     lines = asyncio.ensure_future(telling)
-                if last.phase.ended and lines:
+                if last.phase.ended and lines and ended:
                     ended.set()
                     await lines
                 if last.text() != told:

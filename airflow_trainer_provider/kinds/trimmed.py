@@ -10,7 +10,7 @@ from airflow_trainer_provider.kinds.base import Manifest
 #: Half of an object, and copies of it, and where readers of logs are.
 _METADATA = frozenset({"managedFields", "selfLink", "generation"})
 _ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "airflow-trainer-provider/log-")
-#: Of a pod's spec, and of a pod template's, wherever it stands.
+#: Of a pod's spec.
 _POD_SPEC = frozenset({"containers", "initContainers", "nodeName", "restartPolicy", "terminationGracePeriodSeconds"})
 _CONTAINER = frozenset({"name", "restartPolicy"})
 _STATUS_OF_CONTAINER = frozenset({"name", "state", "lastState", "restartCount", "started"})
@@ -48,7 +48,15 @@ def _spec(value: Any) -> Any:
             if value.get(name):
                 kept[name] = [_only(container, _CONTAINER) for container in value[name]]
         return kept
-    return {sys.intern(name): _spec(each) for name, each in value.items() if name not in _SPEC}
+    return {
+        sys.intern(name): _spec(each)
+        for name, each in value.items()
+        if name not in _SPEC and not (name == "template" and _is_pod_template(each))
+    }
+
+
+def _is_pod_template(value: Any) -> bool:
+    return isinstance(value, dict) and "containers" in (value.get("spec") or {})
 
 
 def _status(value: Any) -> Any:

@@ -82,7 +82,7 @@ async def job(kubeconfig, namespace, *pods, **options):
     try:
         async with AsyncExitStack() as stack:
             watch = watches.of(PODS, namespace, "job", by_label("job"))
-            subscription = await stack.enter_async_context(watch.subscribe("logged"))
+            subscription = stack.enter_context(watch.subscribe("logged"))
             for each in pods:
                 await client.create(PODS, namespace, each)
             yield Job(client, namespace, subscription, **options)

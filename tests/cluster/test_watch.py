@@ -70,7 +70,7 @@ async def test_follows_through_faults(cluster, namespace):
             rules += [proxy.cut(path=WATCH, times=1, after=1500), fault()]
         async with connected(proxy.kubeconfig) as (client, watches):
             watch = watches.of(CONFIG_MAPS, namespace, "app=watched", by_label("job"))
-            async with watch.subscribe("a") as subscription, watch.subscribe("b") as other:
+            with watch.subscribe("a") as subscription, watch.subscribe("b") as other:
                 await client.create(CONFIG_MAPS, namespace, config_map("kept", "a", step="none"))
                 await until(subscription, lambda: subscription.objects)
                 deleted = []
@@ -90,8 +90,8 @@ async def test_a_resource_that_is_not_served_is_told(cluster, namespace, monkeyp
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     unknown = Resource("example.invalid/v1", "Nothing", "nothings")
     kubeconfig = cluster.kubectl.kubeconfig.read_text()
-    async with connected(kubeconfig) as (_, watches), watches.of(unknown, namespace).subscribe("a") as subscription:
-        with pytest.raises(ApiError) as caught:
+    async with connected(kubeconfig) as (_, watches):
+        with watches.of(unknown, namespace).subscribe("a") as subscription, pytest.raises(ApiError) as caught:
             await asyncio.wait_for(subscription.changed(), 30)
     assert caught.value.status == 404
 
@@ -103,7 +103,7 @@ async def test_many_objects_many_subscribers_one_watch(cluster, namespace):
 
             async def follow(number):
                 watch = watches.of(CONFIG_MAPS, namespace, "app=watched", by_label("job"))
-                async with watch.subscribe(f"job-{number}") as subscription:
+                with watch.subscribe(f"job-{number}") as subscription:
                     await until(subscription, lambda: subscription.objects)
 
             following = [asyncio.create_task(follow(number)) for number in range(100)]

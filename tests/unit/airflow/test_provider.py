@@ -61,6 +61,7 @@ def test_the_defaults(monkeypatch):
         ("poll_interval", "0.05", "poll_interval", 0.05),
         ("log_replicas", "leader", "log_replicas", "leader"),
         ("failure_log_lines", "1", "failure_log_lines", 1),
+        ("log_streams", "20", "log_streams", 20),
     ],
 )
 def test_a_setting(option, value, name, read, monkeypatch):
@@ -80,6 +81,7 @@ def test_a_setting(option, value, name, read, monkeypatch):
         ("poll_interval", "inf", "a number from 0.05 to 60"),
         ("log_replicas", "some", "all, leader, none"),
         ("failure_log_lines", "0", "a number from 1 to 1000"),
+        ("log_streams", "0", "a number from 1 to 100000"),
     ],
 )
 def test_a_wrong_setting(option, value, allowed, monkeypatch):

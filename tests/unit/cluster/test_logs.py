@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from contextlib import aclosing
 from datetime import datetime, timezone
 
 import pytest
+from aiohttp import web
 
-from airflow_trainer_provider.cluster import container_log, logs
+from airflow_trainer_provider.cluster import container_log, log_streams, logs
+from airflow_trainer_provider.cluster.client import Client
+from airflow_trainer_provider.cluster.connection import ClusterConnection
 from airflow_trainer_provider.cluster.log_place import LogPlace
+from airflow_trainer_provider.cluster.log_streams import LogStreams
 from airflow_trainer_provider.cluster.logs import Logs
 from airflow_trainer_provider.cluster.store import Store, by_label
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from tests.unit.cluster.api_server import ApiServer
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
@@ -120,7 +126,7 @@ class Cluster:
 
     def __init__(self):
         self.store = Store(by_label("job"))
-        self.store.replace([])
+        self.store.synced = True
         self.pods = []
         self.now = START
         self.version = 0
@@ -147,7 +153,14 @@ class Cluster:
                 return pod.manifest()
         raise ApiError("no such pod", status=404)
 
-    async def logs(self, namespace, pod, container, *, follow=False, since_time=None, tail_lines=None, previous=False):
+    async def logs(self, namespace, pod, container, **options):
+        async with aclosing(self.log_blocks(namespace, pod, container, **options)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def log_blocks(
+        self, namespace, pod, container, *, follow=False, since_time=None, tail_lines=None, previous=False
+    ):
         self.requests.append((pod, container, since_time, previous))
         await asyncio.sleep(0)
         fault = self.faults.popleft() if self.faults else None
@@ -271,7 +284,7 @@ async def test_an_ended_job_is_read_though_its_pods_are_not_listed_yet(cluster):
         pod.start()
         pod.write("one")
         pod.end(phase="Succeeded")
-        cluster.store.replace([pod.manifest()])
+        await cluster.store.replace([pod.manifest()])
         assert await reader.all() == lines("one")
 
 
@@ -545,7 +558,7 @@ async def test_a_kubelet_that_has_no_log_is_quoted(cluster):
     async def unreadable(*_, **__):
         yield b"unable to retrieve container logs for containerd://abc"
 
-    cluster.logs = unreadable
+    cluster.log_blocks = unreadable
     async with Reader(cluster) as reader:
         got = await reader.all()
     assert len(got) == 1
@@ -596,7 +609,7 @@ async def test_what_is_written_shortly_before_the_end_is_told(cluster):
 
 
 async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
-    monkeypatch.setattr(logs, "_WAITING_LINES", 1)
+    monkeypatch.setattr(logs, "_WAITING_BLOCKS", 1)
     monkeypatch.setattr(logs, "PATIENCE", 0.01)
     pod = cluster.pod()
     pod.start()
@@ -614,7 +627,7 @@ async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
 
 
 async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
-    monkeypatch.setattr(logs, "_WAITING_LINES", 1)
+    monkeypatch.setattr(logs, "_WAITING_BLOCKS", 1)
     pod = cluster.pod()
     pod.start()
     pod.write(*(str(number) for number in range(10)))
@@ -688,6 +701,101 @@ async def test_many_writers(cluster):
     for number in range(200):
         own = [line for line in got if line.startswith(f"[worker-{number}] ")]
         assert own == lines(*(f"line {each}" for each in range(20)), replica=f"worker-{number}")
+
+
+@pytest.fixture
+def one_place(monkeypatch):
+    """One log is read at a time, for a moment."""
+    monkeypatch.setattr(LogStreams, "limit", 1)
+    monkeypatch.setattr(log_streams, "_LOOK", 0.001)
+    for name in ("_TURN", "_LONG_TURN", "_QUIET"):
+        monkeypatch.setattr(container_log, name, 0.005)
+
+
+async def test_where_there_are_too_many_they_take_turns(cluster, one_place):
+    pods = [cluster.pod(f"worker-{number}") for number in range(3)]
+    texts = [f"line {number}" for number in range(30)]
+    async with Reader(cluster) as reader:
+        for pod in pods:
+            pod.start()
+        for text in texts:
+            for pod in pods:
+                pod.write(text)
+            await asyncio.sleep(0.002)
+        await reader.has(90)
+        for pod in pods:
+            pod.end(phase="Succeeded")
+        got = await reader.all()
+    assert len(cluster.requests) > 3
+    for number in range(3):
+        own = [line for line in got if line.startswith(f"[worker-{number}] ")]
+        assert own == lines(*texts, replica=f"worker-{number}")
+
+
+async def test_who_waits_for_a_turn_is_waited_for_after_the_end(cluster, one_place, monkeypatch):
+    """A survivor has the only place, and keeps it for longer than anybody is waited for."""
+    monkeypatch.setattr(container_log, "_TURN", 60)
+    monkeypatch.setattr(container_log, "_LONG_TURN", 60)
+    survivor = cluster.pod("worker-0")
+    survivor.start()
+    survivor.write("goes on")
+    async with Reader(cluster) as reader:
+        await reader.has(1)
+        for number in (1, 2):
+            pod = cluster.pod(f"worker-{number}")
+            pod.start()
+            pod.write(f"line of {number}")
+            pod.end(phase="Succeeded")
+        got = await reader.all()
+    assert got[0] == "[worker-0] goes on"
+    assert "it was still open when the job had ended" in got[1]
+    assert got[2:] == ["[worker-1] line of 1", "[worker-2] line of 2"]
+
+
+async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch):
+    """In each of its rounds, the loop works on logs for some milliseconds at most, the fake server's work included."""
+    for name in ("PATIENCE", "PATIENCE_WITH_LINES"):
+        monkeypatch.setattr(logs, name, 60)
+    line = stamp(START) + b" " + b"x" * 100 + b"\n"
+
+    async def pour(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(20):
+            await response.write(line * 500)
+        return response
+
+    rounds, store, ended = [], Store(by_label("job")), asyncio.Event()
+    ended.set()
+    fake = Cluster()
+    for number in range(8):
+        pod = fake.pod(f"worker-{number}")
+        pod.start()
+        pod.end(phase="Succeeded")
+        store.put(pod.manifest())
+    store.synced = True
+
+    async def probe():
+        while True:
+            # Not the time that other processes take from this one.
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            rounds.append(time.thread_time() - before)
+
+    async with ApiServer(pour) as server:
+        client = Client(ClusterConnection("test", kube_config=server.kubeconfig()))
+        probing = asyncio.create_task(probe())
+        count = 0
+        with store.subscribe("a") as subscription:
+            source = Logs(client, subscription, lambda pod: pod["metadata"]["name"], LogPlace()).lines(ended)
+            async with aclosing(source):
+                async for _ in source:
+                    count += 1
+        probing.cancel()
+        await client.close()
+    assert count == 8 * 20 * 500
+    # To connect all at once takes one long round, and garbage may be collected in any.
+    assert sorted(rounds)[-5] < 0.05
 
 
 async def test_tail(cluster):

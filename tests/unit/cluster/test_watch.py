@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -124,7 +124,7 @@ def names(subscription):
 
 async def test_lists_once_then_follows(watches, client):
     client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         assert not subscription.synced
         await asyncio.wait_for(subscription.changed(), 5)
         assert subscription.synced
@@ -142,7 +142,7 @@ async def test_lists_once_then_follows(watches, client):
 async def test_what_is_kept_is_trimmed(watches, client):
     client.says((5, [pod("a-0", 3)]))
     client.tells(("ADDED", pod("a-1", 6)), ("DELETED", pod("a-0", 7)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.gone)
         kept = [*subscription.objects.values(), *subscription.gone.values()]
         assert len(kept) == 2
@@ -151,21 +151,21 @@ async def test_what_is_kept_is_trimmed(watches, client):
 
 async def test_a_first_sync_without_objects_wakes(watches, client):
     client.says((5, []))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
         assert subscription.synced
         assert subscription.objects == {}
 
 
-@asynccontextmanager
-async def contexts(watches, count):
-    async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(of(watches).subscribe(f"job-{n}")) for n in range(count)]
+@contextmanager
+def contexts(watches, count):
+    with ExitStack() as stack:
+        yield [stack.enter_context(of(watches).subscribe(f"job-{n}")) for n in range(count)]
 
 
 async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client):
     client.says((1, [pod(f"job-{n}", 1, job=f"job-{n}") for n in range(1000)]))
-    async with contexts(watches, 1000) as subscriptions:
+    with contexts(watches, 1000) as subscriptions:
         for subscription in subscriptions:
             await asyncio.wait_for(subscription.changed(), 5)
         waiting = [asyncio.create_task(subscription.changed()) for subscription in subscriptions]
@@ -179,9 +179,9 @@ async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client)
 
 async def test_a_late_comer_has_the_state_at_once(watches, client):
     client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
-    async with of(watches).subscribe("a") as first:
+    with of(watches).subscribe("a") as first:
         await asyncio.wait_for(first.changed(), 5)
-        async with of(watches).subscribe("b") as late:
+        with of(watches).subscribe("b") as late:
             assert names(late) == ["b-0"]
             await asyncio.wait_for(late.changed(), 5)
     assert client.asked.count("list") == 1
@@ -189,7 +189,7 @@ async def test_a_late_comer_has_the_state_at_once(watches, client):
 
 async def test_changes_coalesce(watches, client):
     client.says((5, []))
-    async with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
+    with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
         await asyncio.wait_for(subscription.changed(), 5)
         await asyncio.wait_for(other.changed(), 5)
         client.tells(*(("MODIFIED", pod("a-0", version)) for version in range(6, 106)))
@@ -206,7 +206,7 @@ async def test_changes_coalesce(watches, client):
 
 async def test_an_expired_version_lists_anew_and_finds_what_went(watches, client):
     client.says((5, [pod("a-0", 3, phase="Running"), pod("a-1", 4)]))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
         client.says((50, [pod("a-1", 4), pod("a-2", 40)]))
         client.tells(ApiError("too old", status=410))
@@ -221,7 +221,7 @@ async def test_an_expired_version_lists_anew_and_finds_what_went(watches, client
 async def test_a_pod_made_again_under_its_name_is_another(watches, client):
     client.says((5, [pod("a-0", 3, uid="old")]))
     client.tells(("DELETED", pod("a-0", 6, uid="old")), ("ADDED", pod("a-0", 7, uid="new")))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: "new" in subscription.objects)
         assert set(subscription.gone) == {"old"}
         assert set(subscription.objects) == {"new"}
@@ -229,7 +229,7 @@ async def test_a_pod_made_again_under_its_name_is_another(watches, client):
 
 async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches, client):
     client.says((5, [pod("x", 3)]))
-    async with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
+    with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
         await asyncio.wait_for(a.changed(), 5)
         client.tells(("MODIFIED", pod("x", 6, job="b")))
         await until(b, lambda: b.objects)
@@ -239,7 +239,7 @@ async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches
 
 async def test_goes_on_where_a_broken_connection_left_off(watches, client):
     client.says((5, []))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
         bookmark = {"metadata": {"resourceVersion": "9"}}
         client.tells(("ADDED", pod("a-0", 6)), ("BOOKMARK", bookmark), ApiError("reset"), ("ADDED", pod("a-1", 10)))
@@ -251,7 +251,7 @@ async def test_an_outage_is_logged_once_at_its_begin_and_once_at_its_end(watches
     caplog.set_level(logging.INFO, logger=module.__name__)
     client.says((5, []))
     client.tells(*[ApiError("connection refused")] * 20, ("ADDED", pod("a-0", 6)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "connection refused" in caplog.text
@@ -262,7 +262,7 @@ async def test_one_broken_connection_is_no_outage(watches, client, caplog):
     caplog.set_level(logging.INFO, logger=module.__name__)
     client.says((5, []))
     client.tells(ApiError("reset"), ("ADDED", pod("a-0", 6)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert caplog.text == ""
 
@@ -270,7 +270,7 @@ async def test_one_broken_connection_is_no_outage(watches, client, caplog):
 async def test_a_watch_that_ends_at_once_is_trouble(watches, client, caplog):
     client.says((5, []))
     client.tells(None, None, None, ("ADDED", pod("a-0", 6)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert "ended the watch" in caplog.text
 
@@ -278,15 +278,14 @@ async def test_a_watch_that_ends_at_once_is_trouble(watches, client, caplog):
 async def test_a_connection_that_leads_nowhere_is_a_refusal(watches, client, monkeypatch):
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     client.says(BackendUnavailable("no such kubeconfig"))
-    async with of(watches).subscribe("a") as subscription:
-        with pytest.raises(ApiError, match="no such kubeconfig"):
-            await asyncio.wait_for(subscription.changed(), 5)
+    with of(watches).subscribe("a") as subscription, pytest.raises(ApiError, match="no such kubeconfig"):
+        await asyncio.wait_for(subscription.changed(), 5)
 
 
 async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client, monkeypatch):
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     client.says(ApiError("pods is forbidden", status=403, reason="Forbidden"))
-    async with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
+    with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
         raised = []
         for each in (subscription, other):
             with pytest.raises(ApiError, match="pods is forbidden") as caught:
@@ -294,9 +293,8 @@ async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client
             assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
             raised.append(caught.value)
         assert raised[0] is not raised[1]
-        async with of(watches).subscribe("c") as late:
-            with pytest.raises(ApiError, match="forbidden"):
-                await asyncio.wait_for(late.changed(), 5)
+        with of(watches).subscribe("c") as late, pytest.raises(ApiError, match="forbidden"):
+            await asyncio.wait_for(late.changed(), 5)
         client.says((5, [pod("a-0", 3)]))
         await until(subscription, lambda: subscription.objects)
 
@@ -307,14 +305,14 @@ async def test_trouble_that_goes_away_by_itself_never_reaches_a_subscriber(watch
     monkeypatch.setattr(module, "REFUSED_LATER", 0.0)
     client.says(*[error] * 10, (5, []))
     client.tells(*[error] * 10, ("ADDED", pod("a-0", 6)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
 
 
 async def test_a_momentary_refusal_is_waited_out(watches, client):
     client.says(*[ApiError("forbidden", status=403)] * 3, *[(5, [])] * 4)
     client.tells(*[ApiError("forbidden", status=403)] * 3, ("ADDED", pod("a-0", 6)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert client.asked[-1] == "watch 5"
 
@@ -323,7 +321,7 @@ async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(wa
     now = [0.0]
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client.says((5, [pod("a-0", 3)]))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
         waiting = asyncio.create_task(subscription.changed())
         refusal = ApiError("forbidden", status=403)
@@ -348,7 +346,7 @@ async def test_where_watching_is_forbidden_one_list_serves_all_and_that_is_said_
     monkeypatch.setattr(module, "POLL", 0.001)
     client.says(*[(5, [pod("a-0", 3)])] * 3, (6, [pod("a-0", 3), pod("b-0", 6, job="b")]))
     client.tells(ApiError("watch is forbidden", status=403))
-    async with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
+    with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
         await until(b, lambda: b.objects)
         assert names(a) == ["a-0"]
         client.says((7, []))
@@ -364,7 +362,7 @@ async def test_a_right_to_watch_that_is_granted_later_is_used(watches, client, m
     monkeypatch.setattr(module, "POLL_AT_MOST", 0.0)
     client.says((5, []), (6, []))
     client.tells(ApiError("watch is forbidden", status=403), ("ADDED", pod("a-0", 7)))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert client.asked == ["list", "watch 5", "list", "watch 6"]
 
@@ -372,7 +370,7 @@ async def test_a_right_to_watch_that_is_granted_later_is_used(watches, client, m
 async def test_a_stream_that_fell_silent_is_not_trusted(watches, client):
     client.says((5, []), (9, [pod("a-0", 8)]))
     client.tells(ApiError("timeout", reason=SILENT))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert client.asked[:3] == ["list", "watch 5", "list"]
 
@@ -380,9 +378,9 @@ async def test_a_stream_that_fell_silent_is_not_trusted(watches, client):
 async def test_an_object_of_several_keys_is_found_by_each(watches, client):
     event = {"metadata": {"name": "e", "uid": "u", "resourceVersion": "1"}, "involvedObject": {"name": "job-7-worker"}}
     client.says((5, [event]))
-    async with AsyncExitStack() as stack:
+    with ExitStack() as stack:
         watch = watches.of(EVENTS, "training", "", by_involved, field_selector="type=Warning")
-        found = [await stack.enter_async_context(watch.subscribe(name)) for name in ("job-7", "job-7-worker", "job-77")]
+        found = [stack.enter_context(watch.subscribe(name)) for name in ("job-7", "job-7-worker", "job-77")]
         await asyncio.wait_for(found[2].changed(), 5)
         assert [len(each.objects) for each in found] == [1, 1, 0]
         client.tells(("DELETED", event))
@@ -393,7 +391,7 @@ async def test_an_object_of_several_keys_is_found_by_each(watches, client):
 async def test_one_signal_serves_several_subscriptions(watches, client):
     client.says((5, []))
     signal = Signal()
-    async with of(watches).subscribe("a", signal), of(watches).subscribe("b", signal):
+    with of(watches).subscribe("a", signal), of(watches).subscribe("b", signal):
         assert await signal.wait(5)
         client.tells(("ADDED", pod("b-0", 6, job="b")))
         assert await signal.wait(5)
@@ -403,16 +401,16 @@ async def test_one_signal_serves_several_subscriptions(watches, client):
 async def test_an_error_of_its_own_does_not_end_it(watches, client, caplog):
     client.says((5, []), (7, [pod("a-0", 6)]))
     client.tells(("ADDED", {"metadata": {}}))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await until(subscription, lambda: subscription.objects)
     assert "KeyError" in caplog.text
 
 
 async def test_lingers_for_the_next_task(watches, client):
     client.says((5, []))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
     assert client.asked == ["list", "watch 5"]
 
@@ -420,12 +418,12 @@ async def test_lingers_for_the_next_task(watches, client):
 async def test_ends_after_its_last_subscription_and_begins_anew(watches, client, monkeypatch):
     monkeypatch.setattr(module, "LINGER", 0.0)
     client.says((5, [pod("a-0", 3)]))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
         await eventually(lambda: client.open)
     await eventually(lambda: not client.open)
     client.says((9, []))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         assert not subscription.synced
         await asyncio.wait_for(subscription.changed(), 5)
         assert subscription.objects == {}
@@ -435,7 +433,7 @@ async def test_ends_after_its_last_subscription_and_begins_anew(watches, client,
 async def test_who_is_subscribed_at_the_end_is_told(client):
     watches = Watches(client)
     client.says((5, []))
-    async with of(watches).subscribe("a") as subscription:
+    with of(watches).subscribe("a") as subscription:
         await asyncio.wait_for(subscription.changed(), 5)
         await watches.close()
         with pytest.raises(ApiError, match="was ended"):
