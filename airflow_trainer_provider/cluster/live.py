@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.groups import carried_over
 from airflow_trainer_provider.cluster.kueue import workloads_watch
 from airflow_trainer_provider.cluster.objects import is_rendered
-from airflow_trainer_provider.cluster.store import Signal, Subscription, by_involved, by_label, by_name
+from airflow_trainer_provider.cluster.store import Subscription, by_involved, by_label, by_name
 from airflow_trainer_provider.cluster.view import View, in_order
 from airflow_trainer_provider.cluster.watch import Watch
+from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import EVENTS, PODS, Kind, Manifest
 from airflow_trainer_provider.kinds.events import queued_by_kueue
@@ -122,10 +123,10 @@ class LiveView:
     def _found_children(self) -> list[Manifest]:
         return [child for each in self._children for child in each.objects.values()]
 
-    def _versions(self) -> Mapping[str, str]:
+    def _versions(self) -> tuple[str, ...]:
         """What says whether the objects by which a job's end is told have changed."""
-        found = {**self._main.objects, **{uid: child for each in self._children for uid, child in each.objects.items()}}
-        return {uid: each["metadata"]["resourceVersion"] for uid, each in found.items()}
+        found = (*self._main.objects.values(), *self._found_children())
+        return tuple(each["metadata"]["resourceVersion"] for each in found)
 
     def close(self) -> None:
         """Follow it no longer."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from airflow_trainer_provider.cluster.answers import SILENT
-from airflow_trainer_provider.cluster.store import KeysOf, Signal, Store, Subscription, by_label, by_name
+from airflow_trainer_provider.cluster.store import KeysOf, Store, Subscription, by_label, by_name
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import Resource
 from airflow_trainer_provider.kinds.trimmed import trimmed
 

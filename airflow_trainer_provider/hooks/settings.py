@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from datetime import timedelta
@@ -43,7 +44,7 @@ def load_settings() -> Settings:
     :raises SpecError: one of them has a value that is not allowed.
     """
     days = _number("local_keep_days", 0, 36500)
-    return Settings(
+    settings = Settings(
         backend=_word("backend", (AUTO, *BACKENDS)),
         namespace=_get("namespace"),
         local_root=Path(_get("local_root") or f"{AIRFLOW_HOME}/trainer").expanduser().absolute(),
@@ -53,6 +54,13 @@ def load_settings() -> Settings:
         failure_log_lines=_whole("failure_log_lines", 1, 1000),
         log_streams=_whole("log_streams", 1, 100_000),
     )
+    return _one_for_all(settings)
+
+
+@functools.lru_cache(maxsize=1)
+def _one_for_all(settings: Settings) -> Settings:
+    """Equal settings are one object: each waiting trigger holds them."""
+    return settings
 
 
 def _get(option: str) -> str:

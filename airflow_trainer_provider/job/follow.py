@@ -11,6 +11,7 @@ from airflow_trainer_provider.errors import JobLost, JobTimeout
 from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.monitor import Monitor
+from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 
 Emit = Callable[[str], None]
@@ -110,21 +111,21 @@ async def _statuses(
 ) -> AsyncGenerator[JobStatus, None]:
     """The job's statuses up to its end; of a job that can never start, the last is that it has failed."""
     changes = backend.watch(handle)
-    change = asyncio.ensure_future(_next(changes))
+    signal = Signal()
+    change = _next(changes, signal)
     status: JobStatus | None = None
     try:
         while True:
             # A verdict may be due though nothing changes.
             verdict_in = monitor.next_wakeup(_now()) if monitor and status else None
             left = (deadline - _now()).total_seconds() if deadline else None
-            waits = [wait for wait in (verdict_in, left) if wait is not None]
-            await asyncio.wait({change}, timeout=min(waits, default=None))
+            await signal.wait(min((wait for wait in (verdict_in, left) if wait is not None), default=None))
             if change.done():
                 status = change.result()
                 if status is None:
                     return
                 yield status
-                change = asyncio.ensure_future(_next(changes))
+                change = _next(changes, signal)
             elif deadline and _now() >= deadline:
                 raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
             verdict = monitor.observe(status, _now()) if monitor and status else None
@@ -133,7 +134,7 @@ async def _statuses(
                 await backend.cancel(handle, f"it cannot start: {verdict.reason}: {verdict.message}")
                 with suppress(JobLost):
                     while await change is not None:
-                        change = asyncio.ensure_future(_next(changes))
+                        change = _next(changes, signal)
                 yield outcome
                 return
     finally:
@@ -141,8 +142,15 @@ async def _statuses(
         await asyncio.gather(change, return_exceptions=True)
 
 
-async def _next(changes: AsyncIterator[JobStatus]) -> JobStatus | None:
-    return await anext(changes, None)
+def _next(changes: AsyncIterator[JobStatus], signal: Signal) -> asyncio.Task[JobStatus | None]:
+    """The next status, None at the end; sets the signal when it is there."""
+
+    async def get() -> JobStatus | None:
+        return await anext(changes, None)
+
+    task = asyncio.ensure_future(get())
+    task.add_done_callback(lambda _: signal.set())
+    return task
 
 
 async def _emit_logs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -67,7 +68,7 @@ def read_replicas(
 
 def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: int | None) -> ReplicaState:
     if not pods:
-        return ReplicaState(ReplicaStatus(group=group, index=index, rank=rank), "waiting")
+        return _without_pod(group, index, rank)
     states = [(_attempt(pod), not is_gone, read_pod(pod, group, index, rank, gone=is_gone)) for pod, is_gone in pods]
     states.sort(key=lambda each: (each[0], each[2].created_at, each[1]))
     attempt, there, newest = states[-1]
@@ -85,6 +86,12 @@ def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: in
         started_at=min(starts, default=None),
         last_end=newest.last_end or (failed[-1] if failed else None),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_pod(group: str, index: int, rank: int | None) -> ReplicaState:
+    """A replica that has had no pod. One object for all jobs: thousands may wait in queues."""
+    return ReplicaState(ReplicaStatus(group=group, index=index, rank=rank), "waiting")
 
 
 def _start(status: ReplicaStatus | None) -> datetime | None:

@@ -12,9 +12,10 @@ import pytest
 
 from airflow_trainer_provider.cluster import watch as module
 from airflow_trainer_provider.cluster.answers import SILENT
-from airflow_trainer_provider.cluster.store import Signal, by_involved
+from airflow_trainer_provider.cluster.store import by_involved
 from airflow_trainer_provider.cluster.watch import Watches, by_label
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS
 
 JOB = by_label("job")
