@@ -103,14 +103,14 @@ docs: ## Build the documentation into docs/_build/html; a warning is an error.
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev docs
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
-bench: ## Measure the provider beside what people would use without it.
-	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev
+bench: ## Measure the provider beside what people would use without it, and write docs/explanation/performance (25 minutes).
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev cluster bench
 	$(PY) -m benchmarks $(ARGS)
 
 constraints: venv ## Resolve constraints/ anew: the newest of everything, and the lowest Airflow.
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --all-extras \
-	    --group dev --group docs --group browser --group cluster pyproject.toml --output-file $(NEWEST)
+	    --group dev --group docs --group browser --group cluster --group bench pyproject.toml --output-file $(NEWEST)
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev \
 	    --exclude-newer $(LOWEST_DATE) --exclude-newer-package apache-airflow-providers-common-compat=2026-11-01 \
