@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+import yaml
 
 from airflow_trainer_provider.cluster import watch as module
 from airflow_trainer_provider.cluster.client import Client
@@ -94,6 +95,50 @@ async def test_a_resource_that_is_not_served_is_told(cluster, namespace, monkeyp
         with watches.of(unknown, namespace).subscribe("a") as subscription, pytest.raises(ApiError) as caught:
             await asyncio.wait_for(subscription.changed(), 30)
     assert caught.value.status == 404
+
+
+async def test_who_may_list_and_not_watch_is_told_by_one_list_for_all(cluster, namespace, monkeypatch, caplog):
+    monkeypatch.setattr(module, "REFUSED_FIRST", 1.0)
+    monkeypatch.setattr(module, "POLL", 1.0)
+    kubeconfig = _who_may(cluster, namespace, "list")
+    admin = cluster.kubectl.kubeconfig.read_text()
+    async with connected(admin) as (client, _), connected(kubeconfig) as (_, watches):
+        watch = watches.of(CONFIG_MAPS, namespace, "app=watched", by_label("job"))
+        with watch.subscribe("a") as a, watch.subscribe("b") as b:
+            await asyncio.wait_for(a.changed(), 30)
+            while "they are listed every" not in caplog.text:
+                await client.create(CONFIG_MAPS, namespace, config_map(f"one-{len(a.objects)}", "a"))
+                await until(a, lambda known=len(a.objects): len(a.objects) > known)
+            await client.create(CONFIG_MAPS, namespace, config_map("two", "b"))
+            await until(b, lambda: b.objects)
+            await client.delete(CONFIG_MAPS, namespace, "one-0")
+            await until(a, lambda: a.gone)
+    assert caplog.text.count("they are listed every") == 1
+
+
+def _who_may(cluster, namespace, *verbs):
+    """The kubeconfig of an account that may do this with ConfigMaps, and nothing else."""
+    group, rbac = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
+    binding = {
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "watcher"},
+        "subjects": [{"kind": "ServiceAccount", "name": "watcher", "namespace": namespace}],
+    }
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": list(verbs)}]
+    where = f"--namespace={namespace}"
+    cluster.kubectl.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "watcher"}},
+            {"apiVersion": rbac, "kind": "Role", "metadata": {"name": "watcher"}, "rules": rules},
+            {"apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "watcher"}, **binding},
+        ],
+        where,
+    )
+    config = yaml.safe_load(cluster.kubectl.kubeconfig.read_text())
+    config["users"] = [
+        {"name": "watcher", "user": {"token": cluster.kubectl("create", "token", "watcher", where).strip()}}
+    ]
+    config["contexts"][0]["context"]["user"] = "watcher"
+    return yaml.safe_dump(config)
 
 
 async def test_many_objects_many_subscribers_one_watch(cluster, namespace):
