@@ -107,8 +107,9 @@ async def test_who_may_list_and_not_watch_is_told_by_one_list_for_all(cluster, n
         with watch.subscribe("a") as a, watch.subscribe("b") as b:
             await asyncio.wait_for(a.changed(), 30)
             while "they are listed every" not in caplog.text:
-                await client.create(CONFIG_MAPS, namespace, config_map(f"one-{len(a.objects)}", "a"))
-                await until(a, lambda known=len(a.objects): len(a.objects) > known)
+                name = f"one-{len(a.objects)}"
+                await client.create(CONFIG_MAPS, namespace, config_map(name, "a"))
+                await until(a, lambda name=name: name in data(a))
             await client.create(CONFIG_MAPS, namespace, config_map("two", "b"))
             await until(b, lambda: b.objects)
             await client.delete(CONFIG_MAPS, namespace, "one-0")

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_trainer_provider.errors import JobLost, JobTimeout
 from airflow_trainer_provider.job.backend import LogLine
-from airflow_trainer_provider.job.follow import follow
+from airflow_trainer_provider.job.follow import end_of, follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
@@ -167,3 +167,32 @@ async def test_a_job_of_others_that_does_not_start_is_not_ended():
         )
 
     assert backend.cancelled == []
+
+
+async def test_a_job_in_a_queue_has_no_reader_of_its_lines_yet():
+    queued = RUNNING.model_copy(update={"phase": JobPhase.QUEUED})
+    backend, lines = _Backend(queued), []
+    wait = asyncio.ensure_future(_follow(backend, lines))
+    await asyncio.sleep(0.1)
+
+    assert lines == ["Training job j: queued."]
+    wait.cancel()
+    await asyncio.gather(wait, return_exceptions=True)
+
+
+@pytest.mark.parametrize("error", [None, JobLost("gone")])
+async def test_who_reads_lines_only_is_told_of_the_end(error):
+    backend = _Backend(RUNNING, error=error) if error else _Backend(RUNNING, SUCCEEDED)
+
+    async with end_of(backend, HANDLE) as ended:
+        await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_who_reads_lines_no_longer_watches_no_longer():
+    before = asyncio.all_tasks()
+
+    async with end_of(_Backend(RUNNING), HANDLE) as ended:
+        await asyncio.sleep(0.01)
+        assert not ended.is_set()
+
+    assert asyncio.all_tasks() == before
