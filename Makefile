@@ -103,7 +103,7 @@ docs: ## Build the documentation into docs/_build/html; a warning is an error.
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev docs
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
-bench: ## Measure the provider beside what people would use without it, and write docs/explanation/performance (25 minutes).
+bench: ## Measure the provider beside what people would use without it, and write docs/explanation/performance (35 minutes).
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev cluster bench
 	$(PY) -m benchmarks $(ARGS)
 

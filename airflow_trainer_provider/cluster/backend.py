@@ -39,6 +39,7 @@ from airflow_trainer_provider.kinds.base import Facts, Kind, Manifest
 from airflow_trainer_provider.kinds.manifest import ManifestJob
 from airflow_trainer_provider.kinds.pod import check_pod_template
 from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for
+from airflow_trainer_provider.kinds.trimmed import trimmed
 
 _NOT_FOUND = 404
 #: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
@@ -209,7 +210,7 @@ class ClusterBackend:
         key, namespace, _ = location_of(handle)
 
         async def read() -> Manifest:
-            return (await self._main(handle))[1]
+            return trimmed((await self._main(handle))[1])
 
         # What is somebody else's no try owns.
         ours = handle.owner > 0
@@ -236,10 +237,9 @@ class ClusterBackend:
         if main["metadata"]["uid"] != handle.uid:
             raise JobLost(f"Training job {handle.name} is gone: another job has its name now.")
         known = self._known.get(handle.uid)
-        known = self._known[handle.uid] = (
-            carried_over(known, main) if known else await with_groups(self._connected(), kind, main)
-        )
-        return kind, known
+        main = carried_over(known, main) if known else await with_groups(self._connected(), kind, main)
+        self._known[handle.uid] = trimmed(main)
+        return kind, main
 
     async def _ensure_served(self, kind: Kind) -> None:
         if await self._connected().serves(kind.resource):

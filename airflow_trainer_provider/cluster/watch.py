@@ -32,7 +32,7 @@ REFUSED_FIRST = 10.0
 REFUSED_LATER = 60.0
 #: Between two attempts, at first and at most; seconds.
 BACKOFF_FIRST = 0.5
-BACKOFF_MOST = 30.0
+BACKOFF_MOST = 8.0
 #: Where watching is forbidden: between two lists, and between two attempts to watch after all; seconds.
 POLL = 10.0
 POLL_AT_MOST = 300.0
@@ -149,16 +149,22 @@ class Watch:
         """One connection's worth of events."""
         started, events = time.monotonic(), 0
         stream = self._client.watch(self._resource, self._namespace, **self._selectors, resource_version=version)
-        async with aclosing(stream):
-            async for event in stream:
-                events += 1
-                self._answered()
+        try:
+            async with aclosing(stream):
+                async for event in stream:
+                    events += 1
+                    self._answered()
+                    self._watches()
+                    if event.type == "DELETED":
+                        self._store.remove(trimmed(event.object))
+                    elif event.type != "BOOKMARK":
+                        self._store.put(trimmed(event.object))
+                    self._version = event.object["metadata"]["resourceVersion"]
+        except ApiError:
+            if time.monotonic() - started >= _TOO_SHORT:
+                # It was a good connection: what broke it is the first failure.
                 self._watches()
-                if event.type == "DELETED":
-                    self._store.remove(trimmed(event.object))
-                elif event.type != "BOOKMARK":
-                    self._store.put(trimmed(event.object))
-                self._version = event.object["metadata"]["resourceVersion"]
+            raise
         if not events and time.monotonic() - started < _TOO_SHORT:
             raise ApiError(f"the API server ended the watch of {self} at once")
         self._answered()
@@ -184,6 +190,8 @@ class Watch:
         if error.status == 410:
             # What happened since is not known any more. That is everyday life, and no outage.
             self._version = None
+            if self._failures == 1:
+                return
         elif error.status == _FORBIDDEN and self._version is not None:
             # Listing was possible; whether it still is, the next list tells.
             self._version = None

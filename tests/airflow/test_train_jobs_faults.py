@@ -42,10 +42,14 @@ def worker_processes(airflow, dag_id, run):
     """The task's own process, and LocalExecutor's that supervises it."""
     task = airflow.task_instance(dag_id, run, "train")["id"]
     family = psutil.Process(airflow.pid("scheduler")).children(recursive=True)
-    # LocalExecutor cuts the id off in its process title.
-    found = [process for process in family if any(part.startswith(task[:30]) for part in title(process).split())]
+    found = [process for process in family if any(is_id(part, task) for part in title(process).split())]
     assert len(found) == 2, family
     return sorted(found, key=lambda process: process.ppid() in {other.pid for other in found}, reverse=True)
+
+
+def is_id(word, task):
+    """Whether a word of a process's title is a task's id, which is cut off where the command line was short."""
+    return len(word) >= 20 and task.startswith(word)
 
 
 def title(process):

@@ -115,7 +115,7 @@ async def test_a_refusal_is_final(connect, refused):
 async def test_an_outage_ends_with_the_last_error_when_the_budget_is_spent(connect):
     async with ApiServer(status(503, "ServiceUnavailable", "not today")) as server:
         with pytest.raises(ApiError, match="not today") as caught:
-            await connect(server, outage_budget=0.05).get(PODS, "ns", "a")
+            await connect(server, outage_budget=0.5).get(PODS, "ns", "a")
 
     assert caught.value.status == 503
     assert len(server.asked) > 1

@@ -268,6 +268,25 @@ async def test_one_broken_connection_is_no_outage(watches, client, caplog):
     assert caplog.text == ""
 
 
+async def test_good_connections_that_break_are_no_outage_however_many(watches, client, caplog, monkeypatch):
+    monkeypatch.setattr(module, "_TOO_SHORT", 0.0)
+    caplog.set_level(logging.INFO, logger=module.__name__)
+    client.says((5, []))
+    client.tells(*[ApiError("reset")] * 20, ("ADDED", pod("a-0", 6)))
+    with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert caplog.text == ""
+
+
+async def test_after_an_expired_version_it_lists_at_once(watches, client, monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_FIRST", 60.0)
+    monkeypatch.setattr(module, "BACKOFF_MOST", 60.0)
+    client.says((5, []), (9, [pod("a-0", 8)]))
+    client.tells(ApiError("too old", status=410))
+    with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+
+
 async def test_a_watch_that_ends_at_once_is_trouble(watches, client, caplog):
     client.says((5, []))
     client.tells(None, None, None, ("ADDED", pod("a-0", 6)))
