@@ -79,7 +79,7 @@ cluster-down: cluster-venv ## End that cluster.
 test-cluster: cluster-venv ## Run the tests that need a cluster.
 	$(PY) -m tests.cluster test
 
-verdicts: cluster-venv ## Write docs/reference/verdicts.md from how jobs fail on the running cluster (12 minutes).
+verdicts: cluster-venv ## Write docs/reference/verdicts.md from how jobs fail on a cluster (20 minutes).
 	$(PY) -m tests.cluster.verdicts $(ARGS)
 
 cluster-venv:

@@ -1,4 +1,6 @@
-"""``python -m tests.cluster.verdicts``: the docs' table of verdicts, from what the tests see on the running cluster."""
+"""``python -m tests.cluster.verdicts``: the docs' table of verdicts, from what the tests see on a cluster of each
+profile.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tests.cluster.cluster import Cluster, down
 from tests.cluster.paths import HERE, ROOT
+from tests.cluster.profiles import PROFILES
 from tests.cluster.runner import PROFILE_VARIABLE
 
 #: Names the file to which tests add the verdicts on failed jobs, one JSON object a line.
 VERDICTS_VARIABLE = "TRAINER_TEST_VERDICTS"
-_PROFILE = "kubeflow"
 _TESTS = HERE / "contract" / "test_verdicts.py"
 _PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 _HEAD = """\
@@ -31,7 +34,7 @@ next try, and those that cannot be shown so: {doc}`errors`.
 - Where `training-operator` is missing, the operator makes the pod again, and the job goes on. Of an evicted pod it may
   see the failure first; then the job has failed, as on the other backends.
 - `it was lost or ended` is one of two: `ended by SIGTERM`, or `lost` where the pod was gone before its end was seen.
-- `mpi-operator` is not part of this run.
+- On `mpi-operator` the launcher alone runs what fails.
 
 """
 #: What differs from run to run, and what stands for it.
@@ -81,16 +84,24 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Run the tests and write the page, unless one of them failed or there is no cluster."""
+    """Run the tests and write the page, unless one of them failed."""
+    cluster = Cluster()
+    cluster.build()
+    code, rows = 0, []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "verdicts"
         file.touch()
-        env = {**os.environ, VERDICTS_VARIABLE: str(file), PROFILE_VARIABLE: _PROFILE}
-        argv = [sys.executable, "-m", "pytest", "-m", "cluster", "-q", str(_TESTS), *sys.argv[1:]]
-        code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+        try:
+            for profile in PROFILES.values():
+                cluster.up(profile)
+                env = {**os.environ, VERDICTS_VARIABLE: str(file), PROFILE_VARIABLE: profile.name}
+                argv = [sys.executable, "-m", "pytest", "-m", "cluster", "-q", str(_TESTS), *sys.argv[1:]]
+                code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode or code
+        finally:
+            down()
         rows = [json.loads(line) for line in file.read_text().splitlines()]
     if code or not rows:
-        print(f"{_PAGE.relative_to(ROOT)} is as it was: not every test passed on a cluster.", file=sys.stderr)
+        print(f"{_PAGE.relative_to(ROOT)} is as it was: not every test passed.", file=sys.stderr)
         return code or 1
     _PAGE.write_text(_HEAD + table(rows))
     print(f"{_PAGE.relative_to(ROOT)}: {len(rows)} verdicts")
