@@ -127,7 +127,13 @@ class ClusterBackend:
 
     async def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, up to the job's end."""
-        kind, main = await self._main(handle)
+        try:
+            kind, main = await self._main(handle)
+        except JobLost:
+            # It went when it was ended; its pods may still be there.
+            if handle.uid not in self._ended:
+                raise
+            kind, main = self._ended[handle.uid].kind, self._ended[handle.uid].main
         # On what is not ours nothing is written down: there, the place is kept here.
         place = None if is_ours(main) else self._places.setdefault((handle.uid, reader), LogPlace())
         logs = self._logs[handle.uid] = JobLogs(self._connected(), kind, main, reader, place=place)

@@ -101,9 +101,8 @@ async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.E
 
 def _may_have_lines(status: JobStatus) -> bool:
     """Whether a replica has been anywhere yet. Who waits in a queue costs less without a reader of its logs."""
-    return status.phase not in (JobPhase.QUEUED, JobPhase.SUSPENDED) or any(
-        replica.reason or replica.started_at for replica in status.replicas
-    )
+    underway = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RESTARTING)
+    return status.phase in underway or any(replica.reason or replica.started_at for replica in status.replicas)
 
 
 async def _statuses(

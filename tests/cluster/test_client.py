@@ -219,9 +219,11 @@ async def test_watches_from_a_list_on(client, namespace):
 
 async def test_a_watch_ends_by_itself_when_its_time_is_up(client, namespace, monkeypatch):
     monkeypatch.setattr(client_module, "_WATCH", 2)
-    listing = await client.list(CONFIG_MAPS, namespace)
+    # Every namespace gets a ConfigMap, a moment after it was made.
+    ours = "app=ours"
+    listing = await client.list(CONFIG_MAPS, namespace, label_selector=ours)
 
-    watch = client.watch(CONFIG_MAPS, namespace, resource_version=listing.resource_version)
+    watch = client.watch(CONFIG_MAPS, namespace, label_selector=ours, resource_version=listing.resource_version)
 
     assert [event async for event in watch if event.type != "BOOKMARK"] == []
 

@@ -198,9 +198,11 @@ def test_the_cluster_knows_the_deadline(kind, fields, cluster, namespace):
     run = Run(kind, cluster, namespace)
     run.start(**fields, run_policy={"active_deadline_seconds": 3.5})
 
-    _, standing = run.end()
+    main, standing = run.end()
 
-    assert (standing.phase, standing.reason) == (JobPhase.FAILED, "DeadlineExceeded")
+    assert standing.phase is JobPhase.FAILED
+    # The pods have the deadline too: what the controller sees first is chance.
+    assert "DeadlineExceeded" in (standing.reason, *(pod["status"].get("reason") for pod in run.pods(main).values()))
     # The command sleeps for two minutes, and nothing else happens to its pods.
     assert standing.started_at is not None
     assert standing.finished_at is not None

@@ -16,6 +16,7 @@ from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStat
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
 RUNNING = JobStatus(phase=JobPhase.RUNNING, queued_at=NOW)
+REPLICA = ReplicaStatus(group="worker", index=0, started_at=NOW)
 CHANGED = RUNNING.model_copy(update={"replicas": (ReplicaStatus(group="worker", index=0),)})
 SUCCEEDED = RUNNING.model_copy(update={"phase": JobPhase.SUCCEEDED})
 
@@ -62,9 +63,9 @@ async def test_phases_once_and_all_lines_before_the_end():
 
 
 async def test_the_leaders_lines_only_or_none():
-    lines, phases = [], []
-    await _follow(_Backend(SUCCEEDED), lines, leader_only=True)
-    await _follow(_Backend(SUCCEEDED), phases, reader=None)
+    lines, phases, ended = [], [], SUCCEEDED.model_copy(update={"replicas": (REPLICA,)})
+    await _follow(_Backend(ended), lines, leader_only=True)
+    await _follow(_Backend(ended), phases, reader=None)
 
     assert lines == ["[worker-0] hello", "Training job j: succeeded."]
     assert phases == ["Training job j: succeeded."]
