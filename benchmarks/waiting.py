@@ -56,6 +56,8 @@ class Plan:
     :param attach: seconds that it may take to find all jobs.
     :param restart_at: the count of jobs at which the API server is restarted; None for never.
     :param all_from: the count of jobs from which on the poll and the bare watch, too, take part.
+    :param pollers_to: the count of jobs up to which those that poll take part: with more, two cores are not enough for
+        what they ask, and what they do then says little.
     """
 
     counts: Sequence[int] = (1, 10, 100, 1000, 5000)
@@ -68,6 +70,7 @@ class Plan:
     attach: float = 60
     restart_at: int | None = 1000
     all_from: int = 100
+    pollers_to: int = 1000
 
     def seconds(self, contender: str, count: int) -> float:
         """Of the steady state."""
@@ -307,6 +310,8 @@ async def measure(plan: Plan) -> list[Figures]:
             for count in plan.counts:
                 for contender, kind in CONTENDERS.items():
                     if count < plan.all_from and contender in ("poll", "watch"):
+                        continue
+                    if count > plan.pollers_to and contender not in ("ours", "watch"):
                         continue
                     await populations[kind].fill(count)
                     measurement = Measurement(bench, api, populations[kind], contender, plan)
