@@ -27,6 +27,7 @@ from tests.cluster.node import Node, wait_for
 from tests.cluster.paths import HERE, STATE
 from tests.cluster.pins import digest
 from tests.cluster.profiles import DEFAULT, PROFILES, Profile
+from tests.cluster.shell import CommandFailed
 
 #: For the tests and for people: the administrator of the cluster that is up.
 KUBECONFIG = components.ADMIN
@@ -97,7 +98,14 @@ class Cluster:
         self.wait_for_api()
         profile = PROFILES[running_profile() or DEFAULT]
         self._wait_for_controllers(profile)
-        self._probe(profile)
+        try:
+            self._probe(profile)
+        except CommandFailed:
+            # A controller that was without the API server for long may hang, or not be started again for minutes.
+            for controller in profile.controllers:
+                self.kubectl("delete", "pods", "--all", f"--namespace={controller.namespace}")
+            self._wait_for_controllers(profile)
+            self._probe(profile)
 
     def _build(self) -> None:
         self.packages.ensure()
