@@ -26,7 +26,7 @@ from airflow_trainer_provider.cluster.order import Order, manifest_order, order_
 from airflow_trainer_provider.cluster.render import render
 from airflow_trainer_provider.cluster.submit import Submitter, jobs_of
 from airflow_trainer_provider.cluster.suspension import suspend
-from airflow_trainer_provider.cluster.view import View, lost, was_cancelled
+from airflow_trainer_provider.cluster.view import View, lost, parts_of, was_cancelled
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, Problem, UnsupportedField
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.job.backend import LogLine, Submission
@@ -42,6 +42,8 @@ from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for
 from airflow_trainer_provider.kinds.trimmed import trimmed
 
 _NOT_FOUND = 404
+#: The version of objects that an API server need not ask its database for.
+_IN_MEMORY = "0"
 #: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
 _SURVIVE_SECONDS = 15.0
 
@@ -206,9 +208,12 @@ class ClusterBackend:
             await live.wait(left)
         last = live.view()
         if not live.is_gone:
-            # The watch of the pods may lag behind that of the job.
-            fresh = await View.read(cluster, view.kind, last.main)
-            last = replace(last, pods=fresh.pods, children=fresh.children)
+            # The watch of the pods may lag behind that of the job. What the API server has in its memory is enough
+            # where it agrees that all have ended.
+            pods, children = await parts_of(cluster, view.kind, last.main, not_older_than=_IN_MEMORY)
+            if any(_runs(pod) for pod in pods) or len(pods) < len(last.pods):
+                pods, children = await parts_of(cluster, view.kind, last.main)
+            last = replace(last, pods=pods, children=children)
         self._ended[handle.uid] = last
         return last.status()
 

@@ -20,6 +20,8 @@ from airflow_trainer_provider.kinds.base import Manifest
 #: Seconds.
 _CONNECT = 10
 _CALL = 60
+#: How many calls are under way at a time; watches and logs do not count.
+_AT_ONCE = 32
 #: From this status on, an answer is no success; redirects are not followed.
 _NO_SUCCESS = 300
 _UNAUTHORIZED = 401
@@ -35,6 +37,8 @@ class Requests:
     def __init__(self, connection: ClusterConnection, outage_budget: float) -> None:
         self._session = Session(connection)
         self._outage = Outage(f"The Kubernetes API of connection {connection.id!r}", outage_budget)
+        # Thousands of jobs that end at once would open a connection each.
+        self._places = asyncio.Semaphore(_AT_ONCE)
         self._were_known = False
 
     async def call(
@@ -59,6 +63,10 @@ class Requests:
         timeout = aiohttp.ClientTimeout(total=_CALL, sock_connect=_CONNECT)
 
         async def attempt() -> Manifest:
+            async with self._places:
+                return await send()
+
+        async def send() -> Manifest:
             with _on_the_way(what):
                 response = await self._session.send(
                     method, path, query=query or {}, timeout=timeout, data=data, content_type=content_type

@@ -45,20 +45,9 @@ class View:
 
         :param main: the job's main object.
         """
-        namespace, name = main["metadata"]["namespace"], main["metadata"]["name"]
-        pods = await cluster.client.list(PODS, namespace, label_selector=f"{kind.pod_label}={name}")
-        # What others made does not carry our labels; it has the job's own name.
-        ours = is_rendered(main)
-        label_selector = f"{labels.JOB}={name}" if ours else ""
-        field_selector = "" if ours else f"metadata.name={name}"
-        children = []
-        for resource in kind.children:
-            listing = await cluster.client.list(
-                resource, namespace, label_selector=label_selector, field_selector=field_selector
-            )
-            children += listing.items
-        view = cls(kind, main, pods.items, children=children)
-        return view if pods.items else replace(view, **await why_no_pods(cluster, main, children))
+        pods, children = await parts_of(cluster, kind, main)
+        view = cls(kind, main, pods, children=children)
+        return view if pods else replace(view, **await why_no_pods(cluster, main, children))
 
     def status(self) -> JobStatus:
         """How the job stands."""
@@ -84,6 +73,35 @@ class View:
         """The name of the replica that a pod is; None where it is none."""
         place = self.kind.place(pod, self.main)
         return f"{place[0]}-{place[1]}" if place else None
+
+
+async def parts_of(
+    cluster: Cluster, kind: Kind, main: Manifest, *, not_older_than: str = ""
+) -> tuple[list[Manifest], list[Manifest]]:
+    """A job's pods, and the objects by which its kind tells how it stands.
+
+    :param main: the job's main object.
+    :param not_older_than: the moment that has to be in what is read; empty for all until now.
+    """
+    namespace, name = main["metadata"]["namespace"], main["metadata"]["name"]
+    pods = await cluster.client.list(
+        PODS, namespace, label_selector=f"{kind.pod_label}={name}", not_older_than=not_older_than
+    )
+    # What others made does not carry our labels; it has the job's own name.
+    ours = is_rendered(main)
+    label_selector = f"{labels.JOB}={name}" if ours else ""
+    field_selector = "" if ours else f"metadata.name={name}"
+    children = []
+    for resource in kind.children:
+        listing = await cluster.client.list(
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            not_older_than=not_older_than,
+        )
+        children += listing.items
+    return pods.items, children
 
 
 async def why_no_pods(cluster: Cluster, main: Manifest, children: Sequence[Manifest]) -> dict[str, Any]:
