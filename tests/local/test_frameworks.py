@@ -23,7 +23,7 @@ import json, os, pathlib, time
 def met(rank, ranks, total):
     replica = os.environ["TRAINER_REPLICA"]
     # In one write: the processes of a replica share its output, and print() may write the line's end apart.
-    os.write(1, f"rank {rank} of {ranks}, total {total}\n".encode())
+    os.write(1, f"rank {rank} of {ranks}, total {total}\\n".encode())
     pathlib.Path(f"met-{rank}.json").write_text(json.dumps([replica, rank, ranks, total]))
     if rank == int(os.environ.get("FAILING_RANK", "-1")):
         raise ValueError(f"boom {rank}")

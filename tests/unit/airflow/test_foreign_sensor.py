@@ -48,7 +48,7 @@ class _Client:
         self.verbs.append(verb)
         return getattr(self, f"_{verb}")
 
-    async def _list(self, resource, namespace, *, label_selector="", field_selector=""):
+    async def _list(self, resource, namespace, *, label_selector="", field_selector="", **_):
         name = field_selector.partition("=")[2]
         label = dict([label_selector.split("=")]) if label_selector and "=" in label_selector else {}
         items = [
