@@ -36,7 +36,7 @@ class Waiting(Ours):
         :return: how many are waited for now.
         """
         self.wanted["handles"] = handles
-        for name in handles:
+        for name in list(handles):
             task = asyncio.create_task(self._run(name, self._trigger(name)))
             self._waits.add(task)
             task.add_done_callback(self._waits.discard)

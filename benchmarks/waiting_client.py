@@ -103,8 +103,9 @@ class Ours(Triggers):
     def _trigger(self, name: str) -> Any:
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
 
+        # A triggerer keeps nothing of what it made a trigger from.
         trigger = TrainJobTrigger(
-            self.wanted["handles"][name],
+            self.wanted["handles"].pop(name),
             f"bench/{name}/1",
             None,
             cancel_on_kill=True,

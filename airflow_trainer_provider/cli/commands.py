@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime, timezone
 
 from airflow_trainer_provider.cli import text
@@ -15,7 +15,7 @@ from airflow_trainer_provider.cli.job_file import read_job
 from airflow_trainer_provider.cli.places import Place
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.job.backend import Backend, LogLine
+from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
@@ -81,21 +81,11 @@ async def _describe(place: Place, arguments: argparse.Namespace) -> None:
 
 
 async def _logs(place: Place, arguments: argparse.Namespace) -> None:
-    # Lines that come together are written together.
-    come, waiting = asyncio.Event(), list[LogLine]()
-    tasks = [
-        asyncio.create_task(_take(place.logs(arguments), waiting, come)),
-        asyncio.create_task(_print_as_they_come(waiting, come)),
-    ]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    _print_lines(waiting)
+    async with aclosing(place.logs(arguments)) as blocks:
+        async for replica, texts in blocks:
+            # Lines that come together are written together.
+            sys.stdout.write("".join([f"[{replica}] {line}\n" for line in texts]))
+            sys.stdout.flush()
 
 
 async def _suspend(place: Place, arguments: argparse.Namespace) -> None:
@@ -130,25 +120,6 @@ def _identity(job: Job | ManifestJob) -> Identity:
 def _tell(why: str | None) -> None:
     if why:
         print(why, file=sys.stderr)
-
-
-async def _take(lines: AsyncIterator[LogLine], waiting: list[LogLine], come: asyncio.Event) -> None:
-    async for line in lines:
-        waiting.append(line)
-        come.set()
-
-
-async def _print_as_they_come(waiting: list[LogLine], come: asyncio.Event) -> None:
-    while True:
-        await come.wait()
-        come.clear()
-        _print_lines(waiting)
-
-
-def _print_lines(lines: list[LogLine]) -> None:
-    sys.stdout.write("".join([f"{line}\n" for line in lines]))
-    lines.clear()
-    sys.stdout.flush()
 
 
 def _print(line: str) -> None:

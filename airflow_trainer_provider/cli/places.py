@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Protocol
 
 from airflow_trainer_provider.cluster import manage
@@ -16,7 +17,7 @@ from airflow_trainer_provider.cluster.show_logs import show_logs
 from airflow_trainer_provider.errors import BackendUnavailable, Problem, SpecError
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.hooks.backends import AUTO, LOCAL
-from airflow_trainer_provider.job.backend import Backend, LogLine
+from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.kinds.manifest import ManifestJob
 
@@ -36,8 +37,8 @@ class Place(Protocol):
     async def describe(self, name: str, kind: str | None) -> Description:
         """One job."""
 
-    def logs(self, arguments: argparse.Namespace) -> AsyncIterator[LogLine]:
-        """The lines of one job, as the command line wants them."""
+    def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[tuple[str, list[str]], None]:
+        """The lines of one job, as the command line wants them: a replica's name, and texts of its lines."""
 
     async def suspend(self, name: str, kind: str | None, *, wait: bool) -> str:
         """Suspend a job, and say what was done."""
@@ -80,13 +81,13 @@ class ClusterPlace:
         """One job."""
         return await describe(self._cluster, await self._get(name, kind))
 
-    async def logs(self, arguments: argparse.Namespace) -> AsyncIterator[LogLine]:
+    async def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[tuple[str, list[str]], None]:
         """The lines of one job."""
         if arguments.previous and arguments.follow:
             fix = "Leave one of them out."
             raise SpecError([Problem("--previous", "with --follow", "one of the two", fix)])
         job = await self._get(arguments.name, arguments.kind)
-        lines = show_logs(
+        blocks = show_logs(
             self._cluster,
             job,
             replica=arguments.replica,
@@ -94,8 +95,9 @@ class ClusterPlace:
             previous=arguments.previous,
             follow=arguments.follow,
         )
-        async for line in lines:
-            yield line
+        async with aclosing(blocks):
+            async for block in blocks:
+                yield block
 
     async def suspend(self, name: str, kind: str | None, *, wait: bool) -> str:
         """Suspend a job."""

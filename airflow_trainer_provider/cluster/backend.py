@@ -14,6 +14,7 @@ from airflow_trainer_provider.cluster.follow_logs import JobLogs
 from airflow_trainer_provider.cluster.groups import carried_over, with_groups
 from airflow_trainer_provider.cluster.live import LiveView, live_view
 from airflow_trainer_provider.cluster.log_place import LogPlace
+from airflow_trainer_provider.cluster.logs import lines_of
 from airflow_trainer_provider.cluster.objects import (
     handle_of,
     is_being_ended,
@@ -139,7 +140,7 @@ class ClusterBackend:
         # On what is not ours nothing is written down: there, the place is kept here.
         place = None if is_ours(main) else self._places.setdefault((handle.uid, reader), LogPlace())
         logs = self._logs[handle.uid] = JobLogs(self._connected(), kind, main, reader, place=place)
-        async with aclosing(logs.lines(ended)) as lines:
+        async with aclosing(lines_of(logs.blocks(ended))) as lines:
             async for line in lines:
                 yield line
 
@@ -213,7 +214,9 @@ class ClusterBackend:
             pods, children = await parts_of(cluster, view.kind, last.main, not_older_than=_IN_MEMORY)
             if any(_runs(pod) for pod in pods) or len(pods) < len(last.pods):
                 pods, children = await parts_of(cluster, view.kind, last.main)
-            last = replace(last, pods=pods, children=children)
+            there = {pod["metadata"]["uid"] for pod in pods}
+            gone = [*last.gone, *(pod for pod in last.pods if pod["metadata"]["uid"] not in there)]
+            last = replace(last, pods=pods, gone=gone, children=children)
         self._ended[handle.uid] = last
         return last.status()
 

@@ -17,8 +17,8 @@ from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
 
 FIELD_MANAGER = "airflow-trainer-provider"
-#: Parsed in one go, in which nothing else has its turn.
-_PAGE = 100
+#: Parsed in one go, in which nothing else has its turn; and what a page took, a process gives back to itself only.
+_PAGE = 25
 #: How many of them are gone through before other tasks have their turn.
 _AT_ONCE = 20
 _MERGE_PATCH = "application/merge-patch+json"
@@ -263,10 +263,13 @@ class Client:
         while True:
             here = {**query, "continue": token} if token else query
             page = await self._requests.call("GET", resource.path(namespace), here)
-            for number, item in enumerate(page.get("items") or ()):
+            found = page.pop("items", None) or []
+            found.reverse()
+            # What is taken is let go of at once, so that what is kept of it takes its place in memory.
+            while found:
                 # In lists, built-in kinds leave out what each object is.
-                items.append(keep({"apiVersion": resource.api_version, "kind": resource.kind, **item}))
-                if number % _AT_ONCE == _AT_ONCE - 1:
+                items.append(keep({"apiVersion": resource.api_version, "kind": resource.kind, **found.pop()}))
+                if len(items) % _AT_ONCE == 0:
                     await asyncio.sleep(0)
             token = page["metadata"].get("continue") or ""
             if not token:

@@ -12,11 +12,10 @@ from contextlib import aclosing
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.live import pods_watch
 from airflow_trainer_provider.cluster.log_place import LogPlace
-from airflow_trainer_provider.cluster.logs import Logs, tail
+from airflow_trainer_provider.cluster.logs import Block, Logs, tail
 from airflow_trainer_provider.cluster.objects import annotation, is_ours
 from airflow_trainer_provider.cluster.view import View
 from airflow_trainer_provider.errors import ApiError
-from airflow_trainer_provider.job.backend import LogLine
 from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import Kind, Manifest
 
@@ -60,8 +59,8 @@ class JobLogs:
         self._saved = self._place.text()
         self._logs: Logs | None = None
 
-    async def lines(self, ended: asyncio.Event) -> AsyncGenerator[LogLine, None]:
-        """Each line that the reader has not had, up to the job's end.
+    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[Block, None]:
+        """Each line that the reader has not had, up to the job's end. See :meth:`Logs.blocks`.
 
         :param ended: set when the job has ended.
         """
@@ -72,9 +71,9 @@ class JobLogs:
                 view = View(self._kind, self._main)
                 self._logs = Logs(self._cluster.client, pods, view.replica_of, self._place, replicas=self._replicas)
                 saved_at = time.monotonic()
-                async with aclosing(self._logs.lines(ended)) as lines:
-                    async for line in lines:
-                        yield line
+                async with aclosing(self._logs.blocks(ended)) as blocks:
+                    async for block in blocks:
+                        yield block
                         if time.monotonic() - saved_at > _SAVE_SECONDS:
                             saved_at = time.monotonic()
                             await self._save()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ _WAITING_BLOCKS = 32
 _STRETCH = 0.002
 # How often logs are looked at that may have to be given up; seconds.
 _TICK = 1.0
+
+#: Of which replica lines are, and their texts, each of which counts as told once it is taken.
+Block = tuple[str, Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,9 @@ class Logs:
         self._reading: dict[asyncio.Task[None], tuple[ContainerLog, str]] = {}
         self._queue: asyncio.Queue[_Told | None] = asyncio.Queue(_WAITING_BLOCKS)
 
-    async def lines(self, ended: asyncio.Event) -> AsyncGenerator[LogLine, None]:
-        """Each line once, up to the job's end and what was written until then. Close the iterator.
+    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[Block, None]:
+        """Each line once, up to the job's end and what was written until then, as many together as have come. Take all
+        lines of a block before the next one. Close the iterator.
 
         :param ended: set when the job has ended. Logs that do not come to their end then are given up after a while,
             and a line says so.
@@ -104,18 +109,15 @@ class Logs:
         try:
             while (told := await self._queue.get()) is not None:
                 await pace.turn()
-                until = time.monotonic() + _STRETCH
-                # A line counts as told before it goes out: whoever takes it may not come back.
-                for text in self._texts(told):
-                    if told.name is not None:
-                        yield LogLine(told.name, text)
-                    if time.monotonic() > until:
-                        await pace.turn()
-                        until = time.monotonic() + _STRETCH
+                texts = self._texts(told)
+                if told.name is not None:
+                    yield told.name, texts
+                else:
+                    deque(texts, maxlen=0)
             await attending
             for name, shown in self._shown.items():
-                for text in shown.rest():
-                    yield LogLine(name, text)
+                if rest := shown.rest():
+                    yield name, iter(rest)
         finally:
             tasks = [attending, *self._reading]
             for task in tasks:
@@ -242,6 +244,22 @@ class Logs:
                 del self._last_of[name]
             if not task.cancelled() and (error := task.exception()):
                 log.error("The log of %s is not read any further", reader, exc_info=error)
+
+
+async def lines_of(blocks: AsyncGenerator[Block, None]) -> AsyncGenerator[LogLine, None]:
+    """Blocks line by line. Close the iterator: it closes theirs.
+
+    A line counts as told before it goes out: whoever takes it may not come back.
+    """
+    pace = Pace.here()
+    async with aclosing(blocks):
+        async for replica, texts in blocks:
+            until = time.monotonic() + _STRETCH
+            for text in texts:
+                yield LogLine(replica, text)
+                if time.monotonic() > until:
+                    await pace.turn()
+                    until = time.monotonic() + _STRETCH
 
 
 async def _after(earlier: asyncio.Task[None] | None, reader: ContainerLog) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
@@ -13,7 +13,6 @@ from airflow_trainer_provider.cluster.log_shown import shorten
 from airflow_trainer_provider.cluster.manage import ClusterJob
 from airflow_trainer_provider.cluster.view import View
 from airflow_trainer_provider.errors import ApiError, ManageError
-from airflow_trainer_provider.job.backend import LogLine
 from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.kinds.base import Manifest
@@ -27,8 +26,9 @@ async def show_logs(
     tail: int | None = None,
     previous: bool = False,
     follow: bool = False,
-) -> AsyncIterator[LogLine]:
-    """The lines of a job's pods that are there, pod by pod; or all lines as they are written, up to the job's end.
+) -> AsyncGenerator[tuple[str, list[str]], None]:
+    """The lines of a job's pods that are there, pod by pod; or all lines as they are written, up to the job's end. Each
+    time some lines of one replica: its name, and their texts.
 
     :param replica: only this one's, e.g. ``worker-1``.
     :param tail: only so many last lines of each container.
@@ -44,33 +44,35 @@ async def show_logs(
     if not follow or tail is not None or previous:
         for name in [replica] if replica else names:
             for pod in view.pods_of(name):
-                async for line in _pod_lines(cluster, pod, name, place, tail, previous):
-                    yield line
+                async for block in _pod_lines(cluster, pod, name, place, tail, previous):
+                    yield block
     if follow:
         backend = ClusterBackend(job.backend, cluster, job.namespace)
         wanted = None if replica is None else {replica}
         logs = JobLogs(cluster, job.kind, job.main, "", place=place, replicas=wanted)
-        async with end_of(backend, job.handle(cluster.connection.id)) as ended:
-            async for line in logs.lines(ended):
-                yield line
+        handle = job.handle(cluster.connection.id)
+        async with end_of(backend, handle) as ended, aclosing(logs.blocks(ended)) as blocks:
+            async for name, texts in blocks:
+                yield name, list(texts)
 
 
 async def _pod_lines(
     cluster: Cluster, pod: Manifest, replica: str, place: LogPlace, tail: int | None, previous: bool
-) -> AsyncIterator[LogLine]:
+) -> AsyncGenerator[tuple[str, list[str]], None]:
     spec, metadata = pod["spec"], pod["metadata"]
     first = spec["containers"][0]["name"]
     for container in [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]:
         name = replica if container == first else f"{replica}/{container}"
-        stream = cluster.client.logs(
+        stream = cluster.client.log_blocks(
             metadata["namespace"], metadata["name"], container, tail_lines=tail, previous=previous
         )
         try:
             async with aclosing(stream):
-                async for raw in stream:
-                    at, text = split_time(raw)
-                    if at is not None:
-                        place.told(metadata["uid"], container, at)
-                    yield LogLine(name, shorten(plain(text)))
+                async for block in stream:
+                    lines = [split_time(line) for line in block.split(b"\n")]
+                    for at, _ in lines:
+                        if at is not None:
+                            place.told(metadata["uid"], container, at)
+                    yield name, [shorten(plain(text)) for _, text in lines]
         except ApiError as error:
-            yield LogLine(name, f"... no log of container {container} in pod {metadata['name']}: {error}")
+            yield name, [f"... no log of container {container} in pod {metadata['name']}: {error}"]

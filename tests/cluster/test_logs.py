@@ -10,7 +10,7 @@ import pytest
 from airflow_trainer_provider.cluster.client import Client
 from airflow_trainer_provider.cluster.connection import ClusterConnection
 from airflow_trainer_provider.cluster.log_place import LogPlace
-from airflow_trainer_provider.cluster.logs import Logs, tail
+from airflow_trainer_provider.cluster.logs import Logs, lines_of, tail
 from airflow_trainer_provider.cluster.watch import Watches, by_label
 from airflow_trainer_provider.kinds.base import PODS
 from tests.cluster.proxy import FaultProxy
@@ -56,7 +56,7 @@ class Job:
             self.client, self.pods, lambda pod: pod["metadata"]["name"], LogPlace(self.place.text()), **self.options
         )
         self.place = logs._place
-        return logs.lines(self.ended)
+        return lines_of(logs.blocks(self.ended))
 
     async def lines(self):
         """All lines up to the end of the pods."""

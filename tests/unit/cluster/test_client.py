@@ -223,8 +223,8 @@ async def test_list_reads_all_pages_and_says_what_each_object_is(connect):
     ]
     selectors = {"labelSelector": "a=b", "fieldSelector": "c=d"}
     assert [asked.query for asked in server.asked] == [
-        {"limit": "100", **selectors},
-        {"limit": "100", "continue": "t1", **selectors},
+        {"limit": "25", **selectors},
+        {"limit": "25", "continue": "t1", **selectors},
     ]
 
 

@@ -16,7 +16,7 @@ from airflow_trainer_provider.cluster.client import Client
 from airflow_trainer_provider.cluster.connection import ClusterConnection
 from airflow_trainer_provider.cluster.log_place import LogPlace
 from airflow_trainer_provider.cluster.log_streams import LogStreams
-from airflow_trainer_provider.cluster.logs import Logs
+from airflow_trainer_provider.cluster.logs import Logs, lines_of
 from airflow_trainer_provider.cluster.store import Store, by_label
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from tests.unit.cluster.api_server import ApiServer
@@ -226,7 +226,7 @@ class Reader:
         self.context.__exit__(None, None, None)
 
     async def _read(self):
-        async with aclosing(self.logs.lines(self.ended)) as lines:
+        async with aclosing(lines_of(self.logs.blocks(self.ended))) as lines:
             async for line in lines:
                 self.got.append(str(line))
                 self.more.set()
@@ -389,7 +389,7 @@ async def test_lines_that_nobody_took_are_not_counted_as_told(cluster):
     pod.write(*(f"line {number}" for number in range(50)))
     place = LogPlace()
     with cluster.store.subscribe("a") as subscription:
-        source = Logs(cluster, subscription, lambda _: "worker-0", place).lines(asyncio.Event())
+        source = lines_of(Logs(cluster, subscription, lambda _: "worker-0", place).blocks(asyncio.Event()))
         async with aclosing(source):
             taken = [str(await asyncio.wait_for(anext(source), 5)) for _ in range(20)]
             await asyncio.sleep(0.01)
@@ -619,7 +619,8 @@ async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
     ended.set()
     with cluster.store.subscribe("a") as subscription:
         got = []
-        async with aclosing(Logs(cluster, subscription, lambda _: "w", LogPlace()).lines(ended)) as source:
+        source = lines_of(Logs(cluster, subscription, lambda _: "w", LogPlace()).blocks(ended))
+        async with aclosing(source):
             async for line in source:
                 got.append(line.text)
                 await asyncio.sleep(0.03)
@@ -632,7 +633,7 @@ async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
     pod.start()
     pod.write(*(str(number) for number in range(10)))
     with cluster.store.subscribe("a") as subscription:
-        source = Logs(cluster, subscription, lambda _: "w", LogPlace()).lines(asyncio.Event())
+        source = lines_of(Logs(cluster, subscription, lambda _: "w", LogPlace()).blocks(asyncio.Event()))
         await asyncio.wait_for(anext(source), 5)
         await asyncio.wait_for(source.aclose(), 5)
 
@@ -660,6 +661,17 @@ async def test_nothing_is_shown_between_what_was_cut_and_the_end(cluster):
         got = await reader.all()
     assert "has reached 10 bytes" in got[0]
     assert got[1:] == lines("x" * 20, "short")
+
+
+async def test_what_was_cut_counts_as_told(cluster):
+    pod = cluster.pod()
+    pod.start()
+    pod.write("short", "x" * 20)
+    pod.end(phase="Failed")
+    async with Reader(cluster, limit_bytes=10) as first:
+        await first.all()
+    async with Reader(cluster, LogPlace(first.place.text())) as second:
+        assert await second.all() == []
 
 
 async def test_the_last_lines_outlive_the_pod(cluster):
@@ -787,7 +799,7 @@ async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch):
         probing = asyncio.create_task(probe())
         count = 0
         with store.subscribe("a") as subscription:
-            source = Logs(client, subscription, lambda pod: pod["metadata"]["name"], LogPlace()).lines(ended)
+            source = lines_of(Logs(client, subscription, lambda pod: pod["metadata"]["name"], LogPlace()).blocks(ended))
             async with aclosing(source):
                 async for _ in source:
                     count += 1
