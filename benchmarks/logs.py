@@ -1,8 +1,8 @@
 """Following the logs of a job's eight replicas, beside ``kubectl logs -f`` on the same pods.
 
 Twice: while the replicas write as fast as they can, both followers at the same time; and afterwards, from the beginning
-to the end, the two in turns and each alone. Each is a process of its own, from its start on, whose output goes into a
-file. Every replica's lines are compared with what it wrote, in their order.
+to the end, each alone, now one first and now the other. Each is a process of its own, from its start on, whose output
+goes into a file. Every replica's lines are compared with what it wrote, in their order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPLICAS = 8
 #: Of each replica. With what containerd writes beside them they stay below the 10 MiB at which the kubelet begins a new
 #: file.
 LINES = 40_000
-RUNS = 5
+RUNS = 6
 LEAST_RATIO = 0.8
 #: Seconds until all replicas run, and both followers are there.
 _START = 25
@@ -120,10 +120,9 @@ def measure(bench: Bench, lines: int, runs: int, start: float) -> tuple[dict[str
         if time.time() > begins:
             raise RuntimeError("the replicas began to write before the followers were there")
         live = {name: follower.figures(lines, begins) for name, follower in both}
-        alone = [
-            {name: Follower(name, command, folder).figures(lines) for name, command in commands.items()}
-            for _ in range(runs)
-        ]
+        # In turns too: who comes second finds the files' pages in memory.
+        orders = [list(commands)[:: (1, -1)[number % 2]] for number in range(runs)]
+        alone = [{name: Follower(name, commands[name], folder).figures(lines) for name in order} for order in orders]
     return live, alone
 
 

@@ -159,7 +159,7 @@ class ContainerLog:
                     again = False
                     continue
                 await self._skip_to(runs - 2)
-                if not await self._take_turn(previous=before):
+                if not await self._take_turn(previous=before, follow=running and not before):
                     continue
             except (ApiError, BackendUnavailable) as error:
                 status = error.status if isinstance(error, ApiError) else None
@@ -212,10 +212,11 @@ class ContainerLog:
         self._read_runs = run
         self._knows_runs = True
 
-    async def _take_turn(self, *, previous: bool) -> bool:
+    async def _take_turn(self, *, previous: bool, follow: bool) -> bool:
         """Read until the log ends, or another reader wants the place.
 
         :param previous: of the run before the last one.
+        :param follow: until the container ends. What is followed comes line by line, which costs the API server more.
         :return: whether the log has ended.
         """
         self._is_leaving = False
@@ -225,7 +226,7 @@ class ContainerLog:
             if had_to_wait:
                 self.active_at = self.admitted_at = time.monotonic()
             # A task of its own can be told to end from the end of itself.
-            self._reading = asyncio.create_task(self._read(previous=previous))
+            self._reading = asyncio.create_task(self._read(previous=previous, follow=follow))
             try:
                 await asyncio.wait({self._reading})
             finally:
@@ -248,10 +249,11 @@ class ContainerLog:
             self._reading.cancel()
         return True
 
-    async def _read(self, *, previous: bool) -> None:
+    async def _read(self, *, previous: bool, follow: bool) -> None:
         """One connection's worth of lines.
 
         :param previous: of the run before the last one.
+        :param follow: until the container ends.
         """
         metadata = self._pod.manifest["metadata"]
         since, started = self._seen.since(_OVERLAP if previous else 0), time.monotonic()
@@ -260,7 +262,7 @@ class ContainerLog:
             metadata["namespace"],
             metadata["name"],
             self._container,
-            follow=not previous,
+            follow=follow,
             since_time=since,
             previous=previous,
         )

@@ -134,6 +134,8 @@ class Cluster:
         #: What is to happen to the next requests: an error, or after how many lines the connection breaks or ends.
         self.faults = deque()
         self.requests = []
+        #: Of each of them, whether more lines were to be waited for.
+        self.followed = []
         self.looks = 0
 
     def pod(self, name="worker-0", uid=None, containers=("main",), replica=None):
@@ -162,6 +164,7 @@ class Cluster:
         self, namespace, pod, container, *, follow=False, since_time=None, tail_lines=None, previous=False
     ):
         self.requests.append((pod, container, since_time, previous))
+        self.followed.append(follow)
         await asyncio.sleep(0)
         fault = self.faults.popleft() if self.faults else None
         if isinstance(fault, Exception):
@@ -264,6 +267,7 @@ async def test_lines_come_as_they_are_written(cluster):
         pod.write("three")
         pod.end(phase="Succeeded")
         assert await reader.all() == lines("one", "two", "three")
+    assert cluster.followed[0]
 
 
 async def test_what_an_ended_job_wrote_is_told(cluster):
@@ -273,6 +277,8 @@ async def test_what_an_ended_job_wrote_is_told(cluster):
     pod.end(phase="Failed")
     async with Reader(cluster) as reader:
         assert await reader.all() == lines("one", "two")
+    # Following costs the API server a flush for each line.
+    assert cluster.followed == [False]
 
 
 async def test_an_ended_job_is_read_though_its_pods_are_not_listed_yet(cluster):
