@@ -120,9 +120,11 @@ def measure(bench: Bench, lines: int, runs: int, start: float) -> tuple[dict[str
         if time.time() > begins:
             raise RuntimeError("the replicas began to write before the followers were there")
         live = {name: follower.figures(lines, begins) for name, follower in both}
-        # In turns too: who comes second finds the files' pages in memory.
-        orders = [list(commands)[:: (1, -1)[number % 2]] for number in range(runs)]
-        alone = [{name: Follower(name, commands[name], folder).figures(lines) for name in order} for order in orders]
+        alone = []
+        for number in range(runs):
+            # Who comes second finds the files' pages in memory.
+            order = (KUBECTL, OURS) if number % 2 == 0 else (OURS, KUBECTL)
+            alone.append({name: Follower(name, commands[name], folder).figures(lines) for name in order})
     return live, alone
 
 

@@ -36,6 +36,7 @@ class Waiting(Ours):
         :return: how many are waited for now.
         """
         self.wanted["handles"] = handles
+        # A trigger takes its handle out.
         for name in list(handles):
             task = asyncio.create_task(self._run(name, self._trigger(name)))
             self._waits.add(task)

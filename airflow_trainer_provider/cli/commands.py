@@ -82,9 +82,9 @@ async def _describe(place: Place, arguments: argparse.Namespace) -> None:
 
 async def _logs(place: Place, arguments: argparse.Namespace) -> None:
     async with aclosing(place.logs(arguments)) as blocks:
-        async for replica, texts in blocks:
+        async for block in blocks:
             # Lines that come together are written together.
-            sys.stdout.write("".join([f"[{replica}] {line}\n" for line in texts]))
+            sys.stdout.write("".join([f"{line}\n" for line in block.lines()]))
             sys.stdout.flush()
 
 

@@ -11,7 +11,7 @@ from airflow_trainer_provider.errors import JobLost, ManageError, Problem, SpecE
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.hooks.settings import load_settings
-from airflow_trainer_provider.job.backend import Backend
+from airflow_trainer_provider.job.backend import Backend, LogBlock
 from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
@@ -43,7 +43,7 @@ class LocalPlace:
         why = await verdict(self._local, handle, get_framework(handle.framework), overview.status)
         return Description(overview, diagnosis=why)
 
-    async def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[tuple[str, list[str]], None]:
+    async def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[LogBlock, None]:
         """The lines of one job's last attempt; those of all attempts where they are followed."""
         for option in ("previous", "tail") if arguments.follow else ("previous",):
             if getattr(arguments, option):
@@ -55,12 +55,12 @@ class LocalPlace:
             raise ManageError(f"Training job {handle.name} has no replica {arguments.replica}: it has {names}.")
         if not arguments.follow:
             for name in [arguments.replica] if arguments.replica else names:
-                yield name, await self._local.log_tail(handle, name, arguments.tail or _ALL)
+                yield LogBlock(name, await self._local.log_tail(handle, name, arguments.tail or _ALL))
             return
         async with end_of(self._local, handle) as ended:
             async for line in self._local.logs(handle, f"command-line-{uuid.uuid4()}", ended):
                 if arguments.replica in (None, line.replica):
-                    yield line.replica, [line.text]
+                    yield LogBlock(line.replica, [line.text])
 
     async def suspend(self, name: str, kind: str | None, *, wait: bool) -> str:
         """Refuse to."""

@@ -17,7 +17,7 @@ from airflow_trainer_provider.cluster.show_logs import show_logs
 from airflow_trainer_provider.errors import BackendUnavailable, Problem, SpecError
 from airflow_trainer_provider.frameworks.layout import Job
 from airflow_trainer_provider.hooks.backends import AUTO, LOCAL
-from airflow_trainer_provider.job.backend import Backend
+from airflow_trainer_provider.job.backend import Backend, LogBlock
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.kinds.manifest import ManifestJob
 
@@ -37,8 +37,8 @@ class Place(Protocol):
     async def describe(self, name: str, kind: str | None) -> Description:
         """One job."""
 
-    def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[tuple[str, list[str]], None]:
-        """The lines of one job, as the command line wants them: a replica's name, and texts of its lines."""
+    def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[LogBlock, None]:
+        """The lines of one job, as the command line wants them."""
 
     async def suspend(self, name: str, kind: str | None, *, wait: bool) -> str:
         """Suspend a job, and say what was done."""
@@ -81,7 +81,7 @@ class ClusterPlace:
         """One job."""
         return await describe(self._cluster, await self._get(name, kind))
 
-    async def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[tuple[str, list[str]], None]:
+    async def logs(self, arguments: argparse.Namespace) -> AsyncGenerator[LogBlock, None]:
         """The lines of one job."""
         if arguments.previous and arguments.follow:
             fix = "Leave one of them out."

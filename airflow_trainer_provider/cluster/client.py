@@ -17,7 +17,8 @@ from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
 
 FIELD_MANAGER = "airflow-trainer-provider"
-#: Parsed in one go, in which nothing else has its turn; and what a page took, a process gives back to itself only.
+#: Parsed in one go, in which nothing else has its turn. What parsing takes stays with the process: a large page would
+#: cost more than what is kept of it.
 _PAGE = 25
 #: How many of them are gone through before other tasks have their turn.
 _AT_ONCE = 20

@@ -12,10 +12,11 @@ from contextlib import aclosing
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.live import pods_watch
 from airflow_trainer_provider.cluster.log_place import LogPlace
-from airflow_trainer_provider.cluster.logs import Block, Logs, tail
+from airflow_trainer_provider.cluster.logs import Logs, tail
 from airflow_trainer_provider.cluster.objects import annotation, is_ours
 from airflow_trainer_provider.cluster.view import View
 from airflow_trainer_provider.errors import ApiError
+from airflow_trainer_provider.job.backend import LogBlock
 from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import Kind, Manifest
 
@@ -59,7 +60,7 @@ class JobLogs:
         self._saved = self._place.text()
         self._logs: Logs | None = None
 
-    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[Block, None]:
+    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
         """Each line that the reader has not had, up to the job's end. See :meth:`Logs.blocks`.
 
         :param ended: set when the job has ended.

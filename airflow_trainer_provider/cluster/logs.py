@@ -18,7 +18,7 @@ from airflow_trainer_provider.cluster.log_shown import Shown, shorten
 from airflow_trainer_provider.cluster.pace import Pace
 from airflow_trainer_provider.cluster.store import Subscription
 from airflow_trainer_provider.errors import ApiError
-from airflow_trainer_provider.job.backend import LogLine
+from airflow_trainer_provider.job.backend import LogBlock, LogLine
 from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.kinds.base import Manifest
 
@@ -38,9 +38,6 @@ _WAITING_BLOCKS = 32
 _STRETCH = 0.002
 # How often logs are looked at that may have to be given up; seconds.
 _TICK = 1.0
-
-#: Of which replica lines are, and their texts, each of which counts as told once it is taken.
-Block = tuple[str, Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -97,9 +94,9 @@ class Logs:
         self._reading: dict[asyncio.Task[None], tuple[ContainerLog, str]] = {}
         self._queue: asyncio.Queue[_Told | None] = asyncio.Queue(_WAITING_BLOCKS)
 
-    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[Block, None]:
-        """Each line once, up to the job's end and what was written until then, as many together as have come. Take all
-        lines of a block before the next one. Close the iterator.
+    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
+        """Each line once, up to the job's end and what was written until then, block by block. A line counts as
+        told once it is taken from its block. Close the iterator.
 
         :param ended: set when the job has ended. Logs that do not come to their end then are given up after a while,
             and a line says so.
@@ -111,13 +108,13 @@ class Logs:
                 await pace.turn()
                 texts = self._texts(told)
                 if told.name is not None:
-                    yield told.name, texts
+                    yield LogBlock(told.name, texts)
                 else:
                     deque(texts, maxlen=0)
             await attending
             for name, shown in self._shown.items():
                 if rest := shown.rest():
-                    yield name, iter(rest)
+                    yield LogBlock(name, rest)
         finally:
             tasks = [attending, *self._reading]
             for task in tasks:
@@ -246,17 +243,17 @@ class Logs:
                 log.error("The log of %s is not read any further", reader, exc_info=error)
 
 
-async def lines_of(blocks: AsyncGenerator[Block, None]) -> AsyncGenerator[LogLine, None]:
+async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[LogLine, None]:
     """Blocks line by line. Close the iterator: it closes theirs.
 
     A line counts as told before it goes out: whoever takes it may not come back.
     """
     pace = Pace.here()
     async with aclosing(blocks):
-        async for replica, texts in blocks:
+        async for block in blocks:
             until = time.monotonic() + _STRETCH
-            for text in texts:
-                yield LogLine(replica, text)
+            for line in block.lines():
+                yield line
                 if time.monotonic() > until:
                     await pace.turn()
                     until = time.monotonic() + _STRETCH

@@ -63,15 +63,13 @@ class Requests:
         timeout = aiohttp.ClientTimeout(total=_CALL, sock_connect=_CONNECT)
 
         async def attempt() -> Manifest:
-            async with self._places:
-                return await send()
-
-        async def send() -> Manifest:
             with _on_the_way(what):
-                response = await self._session.send(
-                    method, path, query=query or {}, timeout=timeout, data=data, content_type=content_type
-                )
-                async with response:
+                async with (
+                    self._places,
+                    await self._session.send(
+                        method, path, query=query or {}, timeout=timeout, data=data, content_type=content_type
+                    ) as response,
+                ):
                     answer = await response.read()
             if response.status >= _NO_SUCCESS:
                 raise api_error(what, response.status, answer, response.headers)

@@ -13,6 +13,7 @@ from airflow_trainer_provider.cluster.log_shown import shorten
 from airflow_trainer_provider.cluster.manage import ClusterJob
 from airflow_trainer_provider.cluster.view import View
 from airflow_trainer_provider.errors import ApiError, ManageError
+from airflow_trainer_provider.job.backend import LogBlock
 from airflow_trainer_provider.job.follow import end_of
 from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.kinds.base import Manifest
@@ -26,9 +27,8 @@ async def show_logs(
     tail: int | None = None,
     previous: bool = False,
     follow: bool = False,
-) -> AsyncGenerator[tuple[str, list[str]], None]:
-    """The lines of a job's pods that are there, pod by pod; or all lines as they are written, up to the job's end. Each
-    time some lines of one replica: its name, and their texts.
+) -> AsyncGenerator[LogBlock, None]:
+    """The lines of a job's pods that are there, pod by pod; or all lines as they are written, up to the job's end.
 
     :param replica: only this one's, e.g. ``worker-1``.
     :param tail: only so many last lines of each container.
@@ -52,13 +52,13 @@ async def show_logs(
         logs = JobLogs(cluster, job.kind, job.main, "", place=place, replicas=wanted)
         handle = job.handle(cluster.connection.id)
         async with end_of(backend, handle) as ended, aclosing(logs.blocks(ended)) as blocks:
-            async for name, texts in blocks:
-                yield name, list(texts)
+            async for block in blocks:
+                yield block
 
 
 async def _pod_lines(
     cluster: Cluster, pod: Manifest, replica: str, place: LogPlace, tail: int | None, previous: bool
-) -> AsyncGenerator[tuple[str, list[str]], None]:
+) -> AsyncGenerator[LogBlock, None]:
     spec, metadata = pod["spec"], pod["metadata"]
     first = spec["containers"][0]["name"]
     for container in [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]:
@@ -73,6 +73,6 @@ async def _pod_lines(
                     for at, _ in lines:
                         if at is not None:
                             place.told(metadata["uid"], container, at)
-                    yield name, [shorten(plain(text)) for _, text in lines]
+                    yield LogBlock(name, [shorten(plain(text)) for _, text in lines])
         except ApiError as error:
-            yield name, [f"... no log of container {container} in pod {metadata['name']}: {error}"]
+            yield LogBlock(name, [f"... no log of container {container} in pod {metadata['name']}: {error}"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -40,6 +40,21 @@ class LogLine(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.replica}] {self.text}"
+
+
+class LogBlock(NamedTuple):
+    """Some lines that a replica wrote, as many together as have come. Take them all before the next block.
+
+    :param replica: e.g. ``worker-1``.
+    :param texts: as those of a :class:`LogLine`.
+    """
+
+    replica: str
+    texts: Iterable[str]
+
+    def lines(self) -> Iterator[LogLine]:
+        """One by one."""
+        return (LogLine(self.replica, text) for text in self.texts)
 
 
 class Backend(Protocol):
