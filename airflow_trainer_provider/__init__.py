@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from airflow_trainer_provider.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from airflow_trainer_provider.operators.clean_up import CleanUpTrainJobsOperator
+    from airflow_trainer_provider.operators.form import training_params
     from airflow_trainer_provider.operators.frameworks import (
         JAXJobOperator,
         MPIJobOperator,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.sensors.train_job import TrainJobSensor
 
 __all__ = [
+    "CleanUpTrainJobsOperator",
     "DeleteTrainJobOperator",
     "JAXJobOperator",
     "MPIJobOperator",
@@ -39,11 +42,14 @@ __all__ = [
     "TrainJobOperator",
     "TrainJobSensor",
     "XGBoostJobOperator",
+    "training_params",
 ]
 
 _MODULES = {
+    "CleanUpTrainJobsOperator": "operators.clean_up",
     "TrainJobOperator": "operators.train_job",
     "TrainJobSensor": "sensors.train_job",
+    "training_params": "operators.form",
     **dict.fromkeys(
         (
             "JAXJobOperator",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_trainer_provider import __version__
+from airflow_trainer_provider.version import __version__
+
+#: Of ``task``: they make a job of a function.
+DECORATORS = ("train_job", "pytorch_job", "tensorflow_job", "mpi_job", "xgboost_job", "paddle_job", "jax_job")
 
 
 def _option(description: str, kind: str, default: str, example: str | None = None) -> dict[str, Any]:
@@ -24,6 +27,10 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Trainer",
         "description": "Distributed training jobs: PyTorch, TensorFlow, MPI, XGBoost, Paddle and JAX.",
         "versions": [__version__],
+        "task-decorators": [
+            {"name": name, "class-name": f"airflow_trainer_provider.operators.taskflow.decorators.{name}_task"}
+            for name in DECORATORS
+        ],
         "config": {
             "trainer": {
                 "description": "Training jobs (airflow-trainer-provider).",
@@ -41,6 +48,14 @@ def get_provider_info() -> dict[str, Any]:
                         "The Kubernetes namespace of jobs whose operator and connection do not say.",
                         "string",
                         "default",
+                    ),
+                    "deployment": _option(
+                        "Which Airflow this is, as any text. A task finds its jobs by it, so Airflows whose jobs "
+                        "share a namespace need different ones. All components need the same, and it must not change "
+                        "while jobs run. Empty: the address in ``[api] base_url``.",
+                        "string",
+                        "",
+                        "staging",
                     ),
                     "local_root": _option(
                         "The folder that holds one folder for each job of the local backend. It has to be the same, "
@@ -76,6 +91,59 @@ def get_provider_info() -> dict[str, Any]:
                         "seconds later.",
                         "integer",
                         "500",
+                    ),
+                    "node_pool_label": _option(
+                        "The label of nodes whose value is the name of their pool, for jobs with "
+                        "``scheduling.node_pools`` that do not name it themselves.",
+                        "string",
+                        "",
+                        "cloud.google.com/gke-nodepool",
+                    ),
+                    "exec_plugin_env": _option(
+                        "Names of environment variables, separated by commas, that credential plugins of kubeconfigs "
+                        "(``exec``) get beside those that they always get: paths, locale, proxies, certificates, and "
+                        "those of the large clouds. Plugins also run in the scheduler and the API server, and get "
+                        "nothing else of the environment there.",
+                        "string",
+                        "",
+                        "VAULT_ADDR, VAULT_TOKEN",
+                    ),
+                    "git_image": _option(
+                        "The image of the init container that clones the ``git`` volumes of a job which name none: it "
+                        "needs ``sh``, ``git``, and ``ssh`` for repositories that are reached by it.",
+                        "string",
+                        "",
+                        "alpine/git",
+                    ),
+                    "s3_image": _option(
+                        "The image of the init container that copies the objects of ``s3`` volumes which name none: "
+                        "it needs ``sh`` and ``rclone``.",
+                        "string",
+                        "",
+                        "rclone/rclone",
+                    ),
+                    "presets_folder": _option(
+                        "The folder with presets, which are named parts of a job's spec as YAML files; an operator's "
+                        "``presets`` names them. Workers and the DAG processor read it. Empty: there are no presets.",
+                        "string",
+                        "",
+                        "/etc/airflow/presets",
+                    ),
+                    "policies_folder": _option(
+                        "The folder with policies, which are rules for the fields of jobs as YAML files. Each job is "
+                        "checked against them before anything is created. Workers and the DAG processor read it. "
+                        "Empty: there are no policies.",
+                        "string",
+                        "",
+                        "/etc/airflow/policies",
+                    ),
+                    "dashboard_url": _option(
+                        "The address of a job's page in a dashboard of the cluster, for the task's link *Kubernetes "
+                        "dashboard*. ``{namespace}``, ``{kind}``, ``{resource}`` and ``{name}`` stand for the job's "
+                        "own, e.g. ``TrainJob`` and ``trainjobs.trainer.kubeflow.org``. Empty: there is no link.",
+                        "string",
+                        "",
+                        "https://headlamp.example.com/c/main/customresources/{resource}/{namespace}/{name}",
                     ),
                 },
             }

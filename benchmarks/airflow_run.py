@@ -1,6 +1,6 @@
 """A trivial job through Airflow, beside ``kubectl apply`` and ``kubectl wait`` on the same manifest.
 
-Airflow has a scheduler, workers and a triggerer of its own: a task that does nothing tells what those take.
+Airflow has a scheduler, workers and a triggerer of its own: a task that does nothing shows what those take.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import median
 import yaml
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
-from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.spec import parse_spec
 from benchmarks.cluster import Bench, bench_namespace, running_cluster
@@ -29,7 +29,7 @@ _SPEC = {"framework": "jax", "image": "trainer.test/worker:test", "command": ["t
 def by_kubectl(bench: Bench, number: int) -> float:
     """Seconds until the job has succeeded."""
     identity = Identity(dag_id="bench", run_id=str(number), task_id="train")
-    text = ClusterBackend("native", None, bench.namespace).render(lay_out(parse_spec(_SPEC)), identity)
+    text = ClusterBackend("native", None, bench.namespace).render(plan_job(parse_spec(_SPEC)), identity)
     jobs = [each["metadata"]["name"] for each in yaml.safe_load_all(text) if each["kind"] == "Job"]
     kubectl, where = bench.access.kubectl, f"--namespace={bench.namespace}"
     begun = time.perf_counter()

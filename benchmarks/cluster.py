@@ -111,7 +111,7 @@ def _account(name: str) -> list[dict[str, Any]]:
             "kind": "FlowSchema",
             "metadata": {"name": name},
             "spec": {
-                # Nobody is slowed down: what is measured is the clients.
+                # No client is throttled: the clients are measured.
                 "priorityLevelConfiguration": {"name": "exempt"},
                 "matchingPrecedence": 50,
                 "rules": [

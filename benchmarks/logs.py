@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from airflow_trainer_provider.kinds import labels
+from airflow_trainer_provider.kinds.objects import labels
 from benchmarks.cluster import Bench, bench_namespace, running_cluster
 from benchmarks.report import heading, raw, table, verdict
 
@@ -177,14 +177,14 @@ def _lost(output: Iterable[str], lines: int) -> int:
 
     :param lines: what each wrote.
     """
-    told: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for line in output:
         # Before it stand a follower's own words: whose line it is, and when it was written.
         text = line[line.find(" worker-") + 1 :].rstrip("\n")
-        told.setdefault(text.partition(" ")[0], []).append(text)
+        found.setdefault(text.partition(" ")[0], []).append(text)
     lost = 0
     for replica in range(REPLICAS):
-        got, wanted = told.get(f"worker-{replica}", []), _written(replica, lines)
+        got, wanted = found.get(f"worker-{replica}", []), _written(replica, lines)
         if _digest(got) != _digest(wanted):
             wrong = sum(one != other for one, other in zip(got, wanted, strict=False))
             lost += wrong + abs(len(got) - len(wanted))

@@ -16,9 +16,10 @@ from statistics import median
 import numpy
 from sklearn.datasets import load_breast_cancer
 
-from airflow_trainer_provider.frameworks.layout import Job, lay_out
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.environment import inherited_environment
@@ -34,7 +35,7 @@ _SCRIPT = Path(__file__).parents[1] / "dags" / "training" / "xgboost_train.py"
 _COPIES, _ROUNDS = 200, 60
 
 
-def by_hand(job: Job, folder: Path) -> float:
+def by_hand(job: JobPlan, folder: Path) -> float:
     """Seconds from the first process's start to the last one's end."""
     start = time.perf_counter()
     with reserved_addresses(replica.name for replica in job.replicas) as addresses:
@@ -54,7 +55,7 @@ def by_hand(job: Job, folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def through_backend(job: Job, backend: LocalBackend, number: int) -> float:
+def through_backend(job: JobPlan, backend: LocalBackend, number: int) -> float:
     """Seconds from the submit to the outcome, the log read as an operator reads it."""
 
     async def run() -> JobPhase:
@@ -84,7 +85,7 @@ def main() -> bool:
             folder / "train.npz", features=numpy.tile(features, (_COPIES, 1)), labels=numpy.tile(labels, _COPIES)
         )
         command = ["python", str(_SCRIPT), "--folder", str(folder), "--rounds", str(_ROUNDS)]
-        job = lay_out(parse_spec({"framework": "xgboost", "num_nodes": 2, "command": command}))
+        job = plan_job(parse_spec({"framework": "xgboost", "num_nodes": 2, "command": command}))
         backend = LocalBackend(folder / "jobs", poll_interval=0.5, keep=None)
         by_hand(job, folder)
         pairs = [(by_hand(job, folder), through_backend(job, backend, number)) for number in range(RUNS)]

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, ClassVar
 
-from airflow_trainer_provider.cluster.objects import handle_of
-from airflow_trainer_provider.cluster.order import order_of
-from airflow_trainer_provider.frameworks.layout import Job, lay_out
+from airflow_trainer_provider.cluster.operations.order import order_of
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.kinds import labels
-from airflow_trainer_provider.kinds.base import PODS, Facts, Kind, Manifest, Resource
-from airflow_trainer_provider.kinds.training_operator import BACKEND, PYTORCHJOB
+from airflow_trainer_provider.job.plan.plan import JobPlan
+from airflow_trainer_provider.kinds.base import PODS, Facts, Manifest, Resource
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.kubeflow.training_operator import PYTORCHJOB
+from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.spec import parse_spec
 from benchmarks.api import Api, at_once
 from benchmarks.cluster import CONN_ID
 
 JOBS = Resource("batch/v1", "Job", "jobs")
-#: Whom the Training Operator leaves a job to. Nobody is there.
+#: The controller that the Training Operator leaves a job to. There is no such controller.
 ELSEWHERE = "kueue.x-k8s.io/multikueue"
 _IMAGE = "trainer.test/worker:test"
+#: How long a webhook that does not answer is waited for, in seconds.
+_WEBHOOK_SECONDS = 60
 
 
 def now() -> str:
@@ -30,7 +35,7 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def train_job() -> Job:
+def train_job() -> JobPlan:
     """A training job as people have it."""
     spec = {
         "framework": "pytorch",
@@ -40,7 +45,7 @@ def train_job() -> Job:
         "env": {"EXPERIMENT": "baseline", "OMP_NUM_THREADS": "4"},
         "resources_per_node": {"cpu": 4, "memory": "16Gi"},
     }
-    return lay_out(parse_spec(spec))
+    return plan_job(parse_spec(spec))
 
 
 @dataclass
@@ -85,9 +90,22 @@ class Population:
         return begun
 
     async def _create(self, number: int) -> Manifest:
-        made = await self.api.call("POST", self.path, self._manifest(number))
+        made = await self._accepted(self._manifest(number))
         running = {"status": self._running_status()}
         return await self.api.patch(f"{self.path}/{made['metadata']['name']}/status", running)
+
+    async def _accepted(self, manifest: Manifest) -> Manifest:
+        """Create an object. A controller that lost its lease while the API server was down starts again, and its
+        webhook refuses objects until then.
+        """
+        until = time.monotonic() + _WEBHOOK_SECONDS
+        while True:
+            try:
+                return await self.api.call("POST", self.path, manifest)
+            except RuntimeError as error:
+                if "failed calling webhook" not in str(error) or time.monotonic() > until:
+                    raise
+                await asyncio.sleep(1)
 
     async def _delete(self, name: str) -> None:
         options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -122,7 +140,7 @@ class TrainJobs(Population):
 
     def handle(self, name: str) -> dict[str, Any]:
         """The handle of one that runs, as its mapping."""
-        return handle_of(BACKEND, self.kind, self.running[name], CONN_ID).model_dump(mode="json")
+        return JobObject(self.kind, self.running[name]).handle(CONN_ID).model_dump(mode="json")
 
     def _running_status(self) -> Manifest:
         started = [_condition("Created"), _condition("Running")]
@@ -140,7 +158,7 @@ class Pods(Population):
 
     def _manifest(self, number: int) -> Manifest:
         spec = {
-            "schedulerName": "nobody",
+            "schedulerName": "no-scheduler",
             "restartPolicy": "Never",
             "containers": [{"name": "base", "image": _IMAGE, "command": ["python3", "/app/train.py"]}],
         }
@@ -169,7 +187,7 @@ class Jobs(Population):
             "restartPolicy": "Never",
             "containers": [{"name": "base", "image": _IMAGE, "command": ["python3", "/app/train.py"]}],
         }
-        spec = {"managedBy": "bench.test/nobody", "template": {"spec": template}}
+        spec = {"managedBy": "bench.test/none", "template": {"spec": template}}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"job-{number}"}, "spec": spec}
 
     def _running_status(self) -> Manifest:

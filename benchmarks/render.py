@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
-from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.spec import parse_spec
 from benchmarks.report import heading, raw, table
@@ -44,17 +44,17 @@ def measure(backend: str, fields: Mapping[str, Any]) -> tuple[float, float, floa
     """
     renderer = ClusterBackend(backend, None, "training")
     identity = Identity(dag_id="bench", run_id="manual", task_id="train", map_index=7)
-    job = lay_out(parse_spec(fields))
+    job = plan_job(parse_spec(fields))
 
     def render() -> None:
         renderer.check(job)
         renderer.render(job, identity)
 
     def validate() -> None:
-        lay_out(parse_spec(fields))
+        plan_job(parse_spec(fields))
 
     def both() -> None:
-        mine = lay_out(parse_spec(fields))
+        mine = plan_job(parse_spec(fields))
         renderer.check(mine)
         renderer.render(mine, identity)
 

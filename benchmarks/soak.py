@@ -44,7 +44,7 @@ FAULTS = {
     "busy": "and the next requests are answered 429",
     "expired": "and the next watches are answered 410",
 }
-# An end so long after a fault may still be told later for it; seconds.
+# An end so long after a fault may still be reported later for it; seconds.
 _AFTERMATH = 5
 _REASONS = ("PyTorchJobFailed", "BackoffLimitExceeded", "DeadlineExceeded")
 _WATCHES = "watch=true"
@@ -59,7 +59,7 @@ class Plan:
     :param seconds: for which faults happen and jobs end at random.
     :param rate: jobs that end in a second.
     :param gap: seconds between two faults, on average.
-    :param patience: seconds after the last fault within which all ends have to be told.
+    :param patience: seconds after the last fault within which all ends have to be reported.
     :param growth: MiB by which the process may have grown at the end.
     """
 
@@ -84,7 +84,7 @@ class Job:
     :param reason: why it has failed.
     :param asked: when its end was asked for first, by the monotonic clock.
     :param done: when the request was sent that was answered.
-    :param events: what was told of it: when, and the event's payload.
+    :param events: what was reported of it: when, and the event's payload.
     """
 
     name: str
@@ -101,15 +101,15 @@ class Job:
         return max(self.events[0][0] - self.done, 0) * 1e3
 
     def complaint(self) -> str | None:
-        """What is wrong with what was told of it; None where nothing is."""
+        """What is wrong with what was reported of it; None where nothing is."""
         if not self.end:
-            return f"{self.name} runs, and was told to have ended: {self.events[0][1]}" if self.events else None
+            return f"{self.name} runs, and was reported to have ended: {self.events[0][1]}" if self.events else None
         if len(self.events) != 1:
-            return f"{self.name} has {self.end}, and {len(self.events)} events were told"
+            return f"{self.name} has {self.end}, and {len(self.events)} events were reported"
         at, payload = self.events[0]
         if at < self.asked:
-            return f"{self.name} has {self.end}, and was told so {self.asked - at:.3f} s too early"
-        return None if self._is_right(payload) else f"{self.name} has {self.end}, and was told to be {payload}"
+            return f"{self.name} has {self.end}, and was reported so {self.asked - at:.3f} s too early"
+        return None if self._is_right(payload) else f"{self.name} has {self.end}, and was reported to be {payload}"
 
     def _is_right(self, payload: dict[str, Any]) -> bool:
         if self.end == "deleted":
@@ -236,7 +236,7 @@ class Storm:
     """Faults, one after the other.
 
     :param line: the way to the API server.
-    :param server: breaks the API server; None where nobody may.
+    :param server: breaks the API server; None where none may.
     :param chance: what is random here.
     """
 
@@ -301,9 +301,9 @@ class Found:
     :param jobs: all that were waited for.
     :param faults: what went wrong.
     :param hits: kind of fault -> how many requests met it.
-    :param settled: seconds from the last fault until all ends so far had been told; None where they were not.
+    :param settled: seconds from the last fault until all ends so far had been reported; None where they were not.
     :param at_once: when all that were left were ended at once, by the monotonic clock.
-    :param last: seconds until that had been told; None where it was not.
+    :param last: seconds until that had been reported; None where it was not.
     :param resident: bytes of the process with all its jobs, before and after.
     """
 
@@ -323,11 +323,11 @@ class Found:
 
     @property
     def complaints(self) -> list[str]:
-        """What is wrong with what was told."""
+        """What is wrong with what was reported."""
         return [complaint for job in self.jobs if (complaint := job.complaint())]
 
     def times(self, job: Job) -> str:
-        """What times they were when a job ended and was told to have."""
+        """What times they were when a job ended and was reported to have."""
         if job.asked >= self.at_once:
             return "came all at once, afterwards"
         met = any(fault.begun < job.events[0][0] and fault.ended > job.asked - _AFTERMATH for fault in self.faults)
@@ -396,7 +396,7 @@ class Soak:
             return await self._client.ask(json.dumps(question))
 
     async def _listen(self) -> None:
-        """Take in what is told."""
+        """Take in what is reported."""
         while True:
             for name, at, payload in await self._ask("news"):
                 job = self.jobs[name]
@@ -424,7 +424,7 @@ class Soak:
         await self._population.finish(job)
 
     async def _settle(self) -> float | None:
-        """Wait until all ends so far have been told.
+        """Wait until all ends so far have been reported.
 
         :return: how long that took in seconds; None where patience was at its end.
         """
@@ -450,7 +450,7 @@ async def soak(plan: Plan, seed: int) -> Found:
     :param seed: of what is random.
     """
     found = Found(seed)
-    # It tells of each request that finds no API server.
+    # It logs each request that finds no API server.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     with bench_namespace() as bench, Line(Path(bench.access.kubectl.kubeconfig)) as line:
         server = Faults(bench.access.own) if bench.access.own else None
@@ -478,10 +478,10 @@ def main(*, quick: bool = False) -> bool:
     print(f"{SEED_VARIABLE}={seed}\n", flush=True)
     with running_cluster():
         found = asyncio.run(soak(plan, seed))
-    return _tell(found, plan)
+    return _print(found, plan)
 
 
-def _tell(found: Found, plan: Plan) -> bool:
+def _print(found: Found, plan: Plan) -> bool:
     raw({**asdict(found), "jobs": len(found.jobs), "plan": asdict(plan), "complaints": found.complaints})
     table(("jobs that", *_COLUMNS), [_row(end, [job for job in found.jobs if job.end == end]) for end in ENDS])
     times: dict[str, list[Job]] = {"met a fault": [], "met none": [], "came all at once, afterwards": []}
@@ -499,9 +499,9 @@ def _tell(found: Found, plan: Plan) -> bool:
         print(complaint)
     right, every = len(found.jobs) - len(complaints), len(found.jobs)
     verdicts = [
-        verdict(f"each job's event was told once, and was right: {right:,} of {every:,}", right == every),
-        _in_time(f"all told within {plan.patience:.0f} s after the last fault", found.settled),
-        _in_time(f"{plan.jobs:,} ends at once told within {plan.patience:.0f} s", found.last),
+        verdict(f"each job's event was reported once, and was right: {right:,} of {every:,}", right == every),
+        _in_time(f"all reported within {plan.patience:.0f} s after the last fault", found.settled),
+        _in_time(f"{plan.jobs:,} ends at once reported within {plan.patience:.0f} s", found.last),
         verdict(
             f"the process grew by at most {plan.growth:.0f} MiB, of {found.resident[0] / 2**20:.0f}: "
             f"{found.growth:.1f} MiB",

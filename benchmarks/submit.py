@@ -12,15 +12,15 @@ from collections.abc import Callable, Coroutine
 from statistics import median
 from typing import Any
 
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.backend import ClusterBackend
-from airflow_trainer_provider.cluster.client import Client
 from airflow_trainer_provider.cluster.cluster import Cluster
-from airflow_trainer_provider.cluster.connection import ClusterConnection
-from airflow_trainer_provider.cluster.order import order_of
+from airflow_trainer_provider.cluster.operations.order import order_of
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import Facts, Manifest, Resource
-from airflow_trainer_provider.kinds.training_operator import BACKEND, PYTORCHJOB
+from airflow_trainer_provider.kinds.kubeflow.training_operator import BACKEND, PYTORCHJOB
+from airflow_trainer_provider.kinds.objects import labels
 from benchmarks.api import Api, at_once
 from benchmarks.cluster import CONN_ID, Bench, bench_namespace, running_cluster
 from benchmarks.populations import ELSEWHERE, train_job

@@ -54,9 +54,10 @@ class Plan:
     :param ends: how many jobs end one after the other.
     :param spread: the seconds over which they do: no shorter than the longest interval of a contender, else who polls
         is looking at a lucky, or an unlucky, moment.
-    :param patience: seconds until an end that has not been told counts as not told.
+    :param patience: seconds until an end that has not been reported counts as missing.
     :param attach: seconds that it may take to find all jobs.
     :param restart_at: the count of jobs at which the API server is restarted; None for never.
+    :param restarts: how long it is down each time, in seconds, beside what it takes to start.
     :param all_from: the count of jobs from which on the poll and the bare watch, too, take part.
     :param pollers_to: the count of jobs up to which those that poll take part: with more, two cores are not enough for
         what they ask, and what they do then says little.
@@ -72,6 +73,7 @@ class Plan:
     patience: float = 12
     attach: float = 60
     restart_at: int | None = 1000
+    restarts: Sequence[float] = (0, 0.5, 1, 2, 3, 5, 8, 12, 18, 25)
     all_from: int = 100
     pollers_to: int = 1000
 
@@ -102,11 +104,12 @@ class Figures:
     :param attach_lag: p99 while it finds its jobs.
     :param latency: milliseconds from the end's PATCH to the event: p50 and p99.
     :param ended: how many jobs ended.
-    :param told: of how many of them that was told in time.
+    :param reported: of how many of them that was reported in time.
     :param wrong: events that are not true.
-    :param all_seconds: until the ends of all jobs were told that ended at once.
-    :param recovery: milliseconds of latency after a restart of the API server: p50 and the longest.
-    :param lost: jobs whose wait has failed by the restart or was not told of its end.
+    :param all_seconds: until the ends of all jobs were reported that ended at once.
+    :param recovery: milliseconds of latency of jobs that end when the API server answers again after a restart: p50 and
+        the longest.
+    :param lost: jobs whose wait has failed by the restarts or did not report its end.
     """
 
     contender: str
@@ -120,7 +123,7 @@ class Figures:
     attach_lag: float = 0
     latency: tuple[float, float] | None = None
     ended: int = 0
-    told: int = 0
+    reported: int = 0
     wrong: int = 0
     all_seconds: float | None = None
     recovery: tuple[float, float] | None = None
@@ -262,7 +265,7 @@ class Measurement:
             figures.latency = (percentile(latencies, 50), percentile(latencies, 99))
 
     async def _end(self, client: Client, names: Sequence[str], spread: float | None, patience: float) -> list[float]:
-        """Let jobs end, and wait until that is told.
+        """Let jobs end, and wait until that is reported.
 
         :param spread: over so many seconds; None for as fast as can be.
         :return: milliseconds from each one's PATCH to its event.
@@ -284,23 +287,31 @@ class Measurement:
                 break
             await asyncio.sleep(0.2)
         events = await client.ask("events")
-        told = {name: at for name, (at, well) in events.items() if name in begun and well}
+        reported = {name: at for name, (at, well) in events.items() if name in begun and well}
         figures.ended += len(names)
-        figures.told += len(told)
+        figures.reported += len(reported)
         figures.wrong = sum(name in self.population.running or not well for name, (_, well) in events.items())
-        return [(at - begun[name]) * _SECOND_IN_MS for name, at in told.items()]
+        return [(at - begun[name]) * _SECOND_IN_MS for name, at in reported.items()]
 
     async def _restart(self, client: Client) -> None:
-        """Restart the API server; then jobs end."""
-        figures, own = self.figures, self.bench.access.own
+        """Restart the API server; each time jobs end as soon as it answers again. Peers are restarted once."""
+        figures, own, plan = self.figures, self.bench.access.own, self.plan
         assert own is not None
-        await asyncio.to_thread(Faults(own).restart_api_server)
-        names = some(list(self.population.running), 20)
-        told, wrong = figures.told, figures.wrong
-        latencies = await self._end(client, names, 1, 4 * self.plan.patience)
+        faults, latencies, ended = Faults(own), list[float](), 0
+        reported, wrong = figures.reported, figures.wrong
+        for seconds in plan.restarts if figures.contender == "ours" else plan.restarts[:1]:
+            await asyncio.to_thread(_restart_api_server, faults, seconds)
+            names = some(list(self.population.running), 10)
+            latencies += await self._end(client, names, None, 4 * plan.patience)
+            ended += len(names)
         if latencies:
             figures.recovery = (percentile(latencies, 50), max(latencies))
-        figures.lost = figures.wrong - wrong + len(names) - (figures.told - told)
+        figures.lost = figures.wrong - wrong + ended - (figures.reported - reported)
+
+
+def _restart_api_server(faults: Faults, seconds: float) -> None:
+    with faults.api_server_stopped():
+        time.sleep(seconds)
 
 
 async def measure(plan: Plan) -> list[Figures]:
@@ -349,7 +360,7 @@ def main(*, quick: bool = False) -> bool:
 
 _COLUMNS = (
     "jobs", "who waits", "requests / min", "CPU s / min", "KiB / job", "lag p50 / p99 ms", "end to event p50 / p99 ms",
-    "found all in s", "ends told", "after a restart p50 / most ms",
+    "found all in s", "ends reported", "after restarts p50 / most ms",
 )  # fmt: skip
 
 
@@ -363,12 +374,12 @@ def _row(each: Figures) -> tuple[str, ...]:
         number(each.cpu) if steady else "",
         number(each.kib) if steady and each.count >= 100 else "",
         f"{number(each.lag[0])} / {number(each.lag[1])}",
-        f"{number(each.latency[0])} / {number(each.latency[1])}" if each.latency else "none told",
+        f"{number(each.latency[0])} / {number(each.latency[1])}" if each.latency else "none reported",
         (f"{each.attach_seconds:.1f}" if every else f"{each.attached:,} in {each.attach_seconds:.0f}")
         if steady
         else "",
-        f"{each.told:,} of {each.ended:,}" + (f", {each.wrong:,} wrong" if each.wrong else ""),
-        (f"{number(each.recovery[0])} / {number(each.recovery[1])}" if each.recovery else "none told")
+        f"{each.reported:,} of {each.ended:,}" + (f", {each.wrong:,} wrong" if each.wrong else ""),
+        (f"{number(each.recovery[0])} / {number(each.recovery[1])}" if each.recovery else "none reported")
         + (f", {each.lost:,} lost" if each.lost else "")
         if each.lost is not None
         else "",
@@ -395,6 +406,11 @@ def _bounds(figures: Sequence[Figures]) -> list[tuple[str, bool]]:
             text = f"1,000 jobs: end to event, {name}, at most {most_ratio} x the bare watch's {least_ms:.1f} ms: "
             bounds.append((f"{text}{ours:.1f} ms", ours <= most_ratio * least_ms))
         bounds.append((f"1,000 jobs: event loop's lag p99 under 20 ms: {many.lag[1]:.1f} ms", many.lag[1] < 20))
+    if many and many.recovery and pods.recovery:
+        # An API server that starts takes changes seconds before it serves watches, on either's account.
+        slowest, peer_slowest = (each.recovery[1] / _SECOND_IN_MS for each in (many, pods))
+        text = f"1,000 jobs: ends reported after ten restarts, at most the pod trigger's {peer_slowest:.2f} s"
+        bounds.append((f"{text} after one: {slowest:.2f} s", slowest <= peer_slowest))
     if most and few:
         ratio = most.requests / max(few.requests, 1)
         bounds.append((f"5,000 jobs: at most 1.2 x the requests of 100 jobs: {ratio:.2f} x", ratio <= 1.2))
@@ -402,8 +418,10 @@ def _bounds(figures: Sequence[Figures]) -> list[tuple[str, bool]]:
         fine = most.attached == most.count and most.attach_seconds < 30
         bounds.append((f"5,000 jobs: found in under 30 s: {most.attached:,} in {most.attach_seconds:.1f} s", fine))
     last = max(figures, key=lambda each: (each.contender == "ours", each.count))
-    fine = last.told == last.ended and not last.wrong
-    bounds.append((f"{last.count:,} jobs: all ends told: {last.told:,} of {last.ended:,}, {last.wrong} wrong", fine))
+    fine = last.reported == last.ended and not last.wrong
+    bounds.append(
+        (f"{last.count:,} jobs: all ends reported: {last.reported:,} of {last.ended:,}, {last.wrong} wrong", fine)
+    )
     return bounds
 
 

@@ -49,7 +49,7 @@ class Waiter:
         """Coroutines that wait."""
         raise NotImplementedError
 
-    def told(self, name: str, well: bool) -> None:
+    def note_end(self, name: str, well: bool) -> None:
         """Note that a wait is over.
 
         :param well: whether it was said that the job has succeeded.
@@ -73,7 +73,7 @@ class Triggers(Waiter):
 
     async def _run(self, name: str, trigger: Any) -> None:
         async for event in trigger.run():
-            self.told(name, self._well(event.payload))
+            self.note_end(name, self._well(event.payload))
 
     def _note(self, owner: type, method: str) -> None:
         """Take the first answer of a method for the sign that an object is found."""
@@ -94,10 +94,12 @@ class Ours(Triggers):
     async def prepare(cls) -> None:
         """Import its modules, and reach the cluster."""
         importlib.import_module("airflow_trainer_provider.cluster.backend")
+        importlib.import_module("airflow_trainer_provider.hooks.trainer")
         importlib.import_module("airflow_trainer_provider.triggers.train_job")
-        from airflow_trainer_provider.hooks.trainer import TrainerHook
+        from airflow_trainer_provider.cluster.cluster import Cluster
+        from airflow_trainer_provider.hooks.connection import aget_cluster_connection
 
-        cluster, _ = await TrainerHook(None, CONN_ID).place()
+        cluster = await Cluster.of(await aget_cluster_connection(CONN_ID))
         await cluster.client.get_path("/version")
 
     def _trigger(self, name: str) -> Any:
@@ -200,7 +202,7 @@ class Poll(Waiter):
         while not _succeeded(await api.call("GET", path)):
             self.attached.add(name)
             await asyncio.sleep(self.seconds)
-        self.told(name, True)
+        self.note_end(name, True)
 
 
 class Watch(Waiter):
@@ -215,7 +217,7 @@ class Watch(Waiter):
             async with aclosing(api.watch(self.wanted["path"])) as events:
                 async for event in events:
                     if _succeeded(event["object"]):
-                        self.told(event["object"]["metadata"]["name"], True)
+                        self.note_end(event["object"]["metadata"]["name"], True)
 
 
 CONTENDERS: dict[str, type[Waiter]] = {
@@ -235,7 +237,7 @@ class Lag:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self.stop()
         self.seconds = []
         self._task = asyncio.create_task(self._probe(self.seconds))
@@ -285,7 +287,7 @@ def _answers(waiter: Waiter, lag: Lag) -> dict[str, Callable[[], Any]]:
 async def main(contender: str) -> None:
     """Wait, and answer questions until there are no more."""
     kind = CONTENDERS[contender]
-    # What triggers log is written, and read by nobody, as it costs them the same everywhere.
+    # What triggers log is written, and not read, as it costs them the same everywhere.
     logging.basicConfig(filename=os.devnull, level=logging.INFO, force=True)
     await kind.prepare()
     empty = _resident()

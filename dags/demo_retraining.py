@@ -64,6 +64,13 @@ def demo_retraining() -> None:
         command=["python", str(SCRIPT)],
         args=["--folder", folder, "--rounds", "20"],
         env={"OMP_NUM_THREADS": "1"},
+        # Lines such as "[5] train-logloss:0.10 train-auc:0.99", which XGBoost itself prints, become the curves of the
+        # task's Training tab.
+        metrics={
+            "step": r"\[(\d+)\]\s+train-",
+            "train_logloss": r"train-logloss:([\d.]+)",
+            "train_auc": r"train-auc:([\d.]+)",
+        },
     )
     gate(evaluate(folder, train.output))
 

@@ -46,7 +46,7 @@ def example_kubernetes() -> None:
         pod_template=POD_TEMPLATE,
         run_policy={
             "startup_timeout_seconds": 900,  # no room for a pod in that time: the task fails, and says so
-            "infrastructure_retries": 2,  # a node was lost: the same try begins anew
+            "infrastructure_retries": 2,  # a node was lost: the same try starts over
         },
         execution_timeout=timedelta(hours=1),  # the cluster itself keeps it too
         deferrable=True,

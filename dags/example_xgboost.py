@@ -37,6 +37,12 @@ def example_xgboost() -> None:
         command=["python", str(SCRIPT)],
         args=["--folder", prepare(), "--rounds", "10"],
         run_policy={"backoff_limit": 1, "active_deadline_seconds": 300},
+        # Lines such as "[5] train-logloss:0.10 train-auc:0.99", which XGBoost itself prints.
+        metrics={
+            "step": r"\[(\d+)\]\s+train-",
+            "train_logloss": r"train-logloss:([\d.]+)",
+            "train_auc": r"train-auc:([\d.]+)",
+        },
     )
 
 

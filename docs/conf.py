@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import sys
 import types
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -10,6 +11,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 # Importing Airflow makes a home; not in the builder's own.
 os.environ["AIRFLOW_HOME"] = str(Path(__file__).parent / "_build" / "airflow")
 
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+import coverage_tables
 from pydantic import BaseModel
 
 from airflow_trainer_provider import __version__
@@ -18,9 +22,14 @@ from airflow_trainer_provider.spec import compute, job
 
 project = "airflow-trainer-provider"
 release = version = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "layers"]
 exclude_patterns = ["_build"]
+# A block that names no language is output, or a tree of files.
+highlight_language = "text"
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_copyright = False
 html_title = f"{project} {release}"
 # docs/contributing may be empty.
 suppress_warnings = ["toc.empty_glob"]
@@ -42,7 +51,11 @@ def _options() -> str:
     return "\n".join(rows)
 
 
-myst_substitutions = {"options": _options()}
+_documents = coverage_tables.read(Path(__file__).parent / "reference" / "coverage.yaml")
+myst_substitutions = {
+    "options": _options(),
+    "coverage": {name: coverage_tables.table(document["rows"]) for name, document in _documents.items()},
+}
 
 
 def _without_rules(annotation: Any) -> Any:

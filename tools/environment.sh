@@ -48,7 +48,7 @@ wanted=$({ cat pyproject.toml "$constraints"; "$python" --version; echo "$extras
 say "Preparing $venv ..."
 bootstrap
 export UV_PYTHON_DOWNLOADS=never
-# Another Python than the one it was made with: make it anew.
+# Another Python than the one it was made with: make it again.
 if [ ! -x "$venv/bin/python" ] || [ "$("$venv/bin/python" --version)" != "$("$python" --version)" ]; then
     "$uv" venv --quiet --clear --python "$python" "$venv"
 fi

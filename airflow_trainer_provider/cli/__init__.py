@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import os
@@ -9,12 +10,21 @@ import sys
 from collections.abc import Sequence
 
 from airflow_trainer_provider.cli.arguments import make_parser
+from airflow_trainer_provider.cli.backends import make_backends
 from airflow_trainer_provider.cli.commands import run_command
-from airflow_trainer_provider.cli.places import make_place
 from airflow_trainer_provider.errors import TrainJobError
+from airflow_trainer_provider.job.diagnosis.readable import message
 
-#: Exit codes: all went well; the job has failed; it could not be done. A signal's number comes on top of 128.
-OK, JOB_FAILED, ERROR, INTERRUPTED = 0, 1, 2, 130
+#: Exit codes: all went well; the job, or a preset, is not well; it could not be done. A signal's number comes on top of
+#: 128.
+OK, FAILED, ERROR, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Formatter(logging.Formatter):
+    """Cleans the messages of libraries, which can quote a cluster's answer, or a URL with a password."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return message(super().format(record))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,11 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: its words; None takes those of this process.
     :return: the exit code.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     arguments = make_parser().parse_args(argv)
     try:
-        place = make_place(arguments)
-        return OK if asyncio.run(run_command(place, arguments)) else JOB_FAILED
+        return OK if _run(arguments) else FAILED
     except TrainJobError as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
@@ -38,3 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted; the job, if there is one, goes on.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    """Do what a command line says; False where it went badly."""
+    if arguments.command == "presets":
+        from airflow_trainer_provider.cli.preset_commands import run_presets
+
+        return run_presets(arguments)
+    if arguments.command == "policies":
+        from airflow_trainer_provider.cli.policy_commands import run_policies
+
+        return run_policies(arguments)
+    return asyncio.run(run_command(make_backends(arguments), arguments))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS
+from airflow_trainer_provider.errors import SpecError
+from airflow_trainer_provider.hooks.backends import AUTO, check_backend
 
 _DESCRIPTION = """Look at training jobs, and manage them, without a DAG.
 
@@ -26,10 +28,10 @@ def make_parser() -> argparse.ArgumentParser:
 
     job, output, file = _job(), _output(), _file()
     add("render", "Show the objects that a file would become. Creates nothing.", file)
-    submit = add("submit", "Start the job of a file, and print its handle. It stays until somebody deletes it.", file)
+    submit = add("submit", "Start the job of a file, and print its handle. It stays until it is deleted.", file)
     submit.add_argument("--wait", action="store_true", help="follow it with its logs, and exit with 1 if it fails")
     add("list", "List the jobs of a namespace, also those that something else made.", output)
-    add("describe", "Tell how a job stands, and why it waits or has failed.", job, output)
+    add("describe", "Show a job's status, and why it waits or has failed.", job, output)
     logs = add("logs", "Print a job's lines.", job)
     logs.add_argument("--replica", metavar="R", help="only this one's, e.g. worker-1")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
@@ -41,7 +43,35 @@ def make_parser() -> argparse.ArgumentParser:
     delete = add("delete", "Delete a job with all that belongs to it.", job)
     for each in (suspend, delete):
         each.add_argument("--no-wait", action="store_true", help="do not wait until the pods are gone")
+    _add_presets(commands)
+    _add_policies(commands)
     return parser
+
+
+def _add_presets(commands: Any) -> None:
+    help_ = "Presets: named parts of a job in the folder that [trainer] presets_folder names."
+    actions = commands.add_parser("presets", help=help_, description=help_).add_subparsers(
+        dest="action", required=True, metavar="ACTION"
+    )
+    listing = "List the presets; exits with 1 where one is wrong."
+    actions.add_parser("list", help=listing, description=listing)
+    show = actions.add_parser("show", help="Show a preset.", description="Show a preset.")
+    show.add_argument("name", metavar="NAME", help="the preset's name")
+
+
+def _add_policies(commands: Any) -> None:
+    help_ = "Policies: rules for jobs in the folder that [trainer] policies_folder names."
+    actions = commands.add_parser("policies", help=help_, description=help_).add_subparsers(
+        dest="action", required=True, metavar="ACTION"
+    )
+    text = "Write the policies as ValidatingAdmissionPolicies, which the cluster enforces for every client."
+    export = actions.add_parser("export", help=text, description=text)
+    export.add_argument("-n", "--namespace", help="only for jobs in this namespace; default: for all")
+    export.add_argument(
+        "--all-jobs",
+        action="store_true",
+        help="the rules for batch/v1 Jobs hold for all Jobs, and not only for those of this provider",
+    )
 
 
 def _where() -> argparse.ArgumentParser:
@@ -52,12 +82,13 @@ def _where() -> argparse.ArgumentParser:
         "~/.kube/config.",
     )
     group.add_argument("--conn-id", metavar="ID", help="a connection of this Airflow, of type kubernetes")
-    group.add_argument("--kubeconfig", metavar="FILE", help="a kubeconfig; Airflow is not asked then")
+    group.add_argument("--kubeconfig", metavar="FILE", help="a kubeconfig, in place of a connection of Airflow")
     group.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     group.add_argument("-n", "--namespace", help="default: the connection's, then [trainer] namespace, or 'default'")
     group.add_argument(
         "--backend",
-        choices=(AUTO, *BACKENDS),
+        type=_backend,
+        metavar="NAME",
         default=AUTO,
         help="only jobs of this backend; of a new job, where it runs. local: this machine, as Airflow is configured",
     )
@@ -86,6 +117,14 @@ def _file() -> argparse.ArgumentParser:
         "kinds; - for standard input",
     )
     return parser
+
+
+def _backend(text: str) -> str:
+    try:
+        check_backend("--backend", text)
+    except SpecError as error:
+        raise argparse.ArgumentTypeError(str(error.problems[0])) from None
+    return text
 
 
 def _count(text: str) -> int:

@@ -7,9 +7,11 @@ from datetime import datetime
 
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.job.status import ReplicaStatus
+from airflow_trainer_provider.text.printable import printable
 
 _JOBS = ("NAME", "KIND", "PHASE", "READY", "AGE", "DAG", "TASK", "RUN", "TRY")
 _REPLICAS = ("REPLICA", "RANK", "STATE", "EXIT", "RESTARTS", "MESSAGE")
+_PRESETS = ("NAME", "FIELDS", "DESCRIPTION")
 _UNKNOWN = "-"
 _MOST_WARNINGS = 10
 _LONGEST_MESSAGE = 100
@@ -18,7 +20,7 @@ _LONGEST_MESSAGE = 100
 def table(jobs: Sequence[Overview], now: datetime) -> str:
     """One line for each job.
 
-    :param now: the time to tell ages from.
+    :param now: the time from which ages are counted.
     """
     if not jobs:
         return "No training jobs."
@@ -65,6 +67,14 @@ def describe(found: Description) -> str:
     return "\n\n".join(parts)
 
 
+def presets(rows: Sequence[Sequence[str]]) -> str:
+    """One line for each preset.
+
+    :param rows: name, fields, and description or what is wrong with it.
+    """
+    return _columns([_PRESETS, *rows]) if rows else "No presets."
+
+
 def age(since: datetime, now: datetime) -> str:
     """How long ago, in one or two digits and a unit."""
     seconds = max(int((now - since).total_seconds()), 0)
@@ -100,7 +110,7 @@ def _indented(text: str) -> str:
 
 def _columns(rows: Iterable[Sequence[str]]) -> str:
     """The rows with their columns one below the other."""
-    cells = [tuple(row) for row in rows]
+    cells = [tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)

@@ -12,6 +12,8 @@ from airflow_trainer_provider.errors import ApiError
 
 #: Reason of an error where the request never left, so that nothing can have come of it.
 NOT_SENT = "NotSent"
+#: Reason of an error where no answer came, or a part of one only.
+NO_ANSWER = "NoAnswer"
 #: Reason of an error where the server's certificate is not to be believed.
 BAD_CERTIFICATE = "BadCertificate"
 #: Reason of an error where a connection was silent for too long.
@@ -94,6 +96,11 @@ def is_quota_race(error: ApiError) -> bool:
     if error.status == 409:
         return "Operation cannot be fulfilled on resourcequotas" in error.answer
     return error.status == 403 and "status unknown for quota" in error.answer
+
+
+def is_port_taken(error: ApiError) -> bool:
+    """Whether another Service has the port of the nodes that a Service asks for."""
+    return error.status == 422 and "provided port is already allocated" in error.answer
 
 
 def _seconds(retry_after: str | None) -> float | None:

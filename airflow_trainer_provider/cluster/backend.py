@@ -3,50 +3,68 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing, closing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, closing, suppress
 
+from airflow_trainer_provider.cluster.clean_up import clean_up
 from airflow_trainer_provider.cluster.cluster import Cluster
-from airflow_trainer_provider.cluster.end import end, finish
-from airflow_trainer_provider.cluster.follow_logs import JobLogs
-from airflow_trainer_provider.cluster.groups import carried_over, with_groups
-from airflow_trainer_provider.cluster.live import LiveView, live_view
-from airflow_trainer_provider.cluster.log_place import LogPlace
-from airflow_trainer_provider.cluster.logs import lines_of
-from airflow_trainer_provider.cluster.objects import (
-    handle_of,
-    is_being_ended,
+from airflow_trainer_provider.cluster.describe import describe, overviews
+from airflow_trainer_provider.cluster.logs.cursor import LogCursor
+from airflow_trainer_provider.cluster.logs.follow import JobLogs
+from airflow_trainer_provider.cluster.logs.job_logs import lines_of
+from airflow_trainer_provider.cluster.logs.replay import Replayed
+from airflow_trainer_provider.cluster.operations import manage
+from airflow_trainer_provider.cluster.operations.end import end, finish
+from airflow_trainer_provider.cluster.operations.find import find
+from airflow_trainer_provider.cluster.operations.last_status import read_last
+from airflow_trainer_provider.cluster.operations.order import Order, manifest_order, order_of
+from airflow_trainer_provider.cluster.operations.render import render
+from airflow_trainer_provider.cluster.operations.submit import Submitter
+from airflow_trainer_provider.cluster.operations.task_jobs import jobs_of
+from airflow_trainer_provider.cluster.result import result_of
+from airflow_trainer_provider.cluster.show_logs import show_logs
+from airflow_trainer_provider.cluster.state.groups import job_object
+from airflow_trainer_provider.cluster.state.job_object import ClusterLocation, JobObject
+from airflow_trainer_provider.cluster.state.objects import (
+    annotated,
+    is_being_deleted,
+    is_cancelled,
     is_ours,
     is_rendered,
-    location_of,
+    is_suspended_on_kill,
     owner_of,
 )
-from airflow_trainer_provider.cluster.order import Order, manifest_order, order_of
-from airflow_trainer_provider.cluster.render import render
-from airflow_trainer_provider.cluster.submit import Submitter, jobs_of
-from airflow_trainer_provider.cluster.suspension import suspend
-from airflow_trainer_provider.cluster.view import View, lost, parts_of, was_cancelled
-from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, Problem, UnsupportedField
-from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.job.backend import LogLine, Submission
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost
+from airflow_trainer_provider.cluster.state.watcher import JobWatcher, watch_job
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost
+from airflow_trainer_provider.functions.frames import Frames
+from airflow_trainer_provider.job.backend import (
+    Admit,
+    CleanedUp,
+    CleanUp,
+    LogBlock,
+    LogLine,
+    LogSelection,
+    Submission,
+    Support,
+    Tracked,
+    Wanted,
+)
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.job.result import read_result
+from airflow_trainer_provider.job.overview import Description, Overview
+from airflow_trainer_provider.job.plan.plan import JobPlan, Plan
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-from airflow_trainer_provider.kinds import labels
-from airflow_trainer_provider.kinds.base import Facts, Kind, Manifest
-from airflow_trainer_provider.kinds.manifest import ManifestJob
-from airflow_trainer_provider.kinds.pod import check_pod_template
-from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for
+from airflow_trainer_provider.kinds.base import Facts
+from airflow_trainer_provider.kinds.kept import check_kept
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.objects.pod_check import check_pod_template
+from airflow_trainer_provider.kinds.registry import BACKENDS, kind_for, kinds_called
 from airflow_trainer_provider.kinds.trimmed import trimmed
 
-_NOT_FOUND = 404
-#: The version of objects that an API server need not ask its database for.
-_IN_MEMORY = "0"
-#: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
-_SURVIVE_SECONDS = 15.0
+#: Stands for the task of a job that is only checked.
+_UNKNOWN_TASK = Identity(dag_id="dag", run_id="run", task_id="task")
 
 
 class ClusterBackend:
@@ -62,198 +80,297 @@ class ClusterBackend:
         self._cluster = cluster
         self._namespace = namespace
         # An ended job's pods may go at any time; what was seen of them at its end stays.
-        self._ended: dict[str, View] = {}
+        self._ended: dict[str, Snapshot] = {}
         # What its runtime says of a job's replicas is asked for once.
-        self._known: dict[str, Manifest] = {}
+        self._known: dict[str, JobObject] = {}
         self._logs: dict[str, JobLogs] = {}
-        self._places: dict[tuple[str, str], LogPlace] = {}
+        self._cursors: dict[tuple[str, str], LogCursor] = {}
 
-    def check(self, job: Job | ManifestJob) -> None:
-        """Refuse what the kind of the job's framework cannot express; a manifest says itself what it can."""
+    def check(self, job: Plan) -> None:
+        """Refuse what the kind of the job's framework cannot express, and objects that no cluster takes."""
         kind = kind_for(self.name, job)
-        if isinstance(job, Job):
+        if isinstance(job, JobPlan):
             check_pod_template(job)
-            kind.check(job)
-        ttl = job.spec.run_policy.ttl_seconds_after_finished
-        if ttl is not None and (kind.ttl is None or job.spec.on_finish_action == "delete"):
-            allowed = "no value, unless the job is kept and its kind has such a time"
-            fix = "Drop it: on_finish_action decides what becomes of the job."
-            if kind.ttl:
-                fix = "Set on_finish_action to 'keep' or 'delete_succeeded' as well."
-            field = "run_policy.ttl_seconds_after_finished"
-            raise UnsupportedField(self.name, Problem(field, ttl, allowed, fix))
+            assert kind.renderer is not None, "a kind that carries a framework has a renderer"
+            kind.renderer.check(job)
+        check_kept(self.name, kind, job)
+        # Some of what cannot be is only seen in the objects: their size above all.
+        order = self._order(job, _UNKNOWN_TASK)
+        order.render(order.name, Facts())
 
-    def render(self, job: Job | ManifestJob, identity: Identity) -> str:
+    def render(self, job: Plan, identity: Identity) -> str:
         """The job's objects as YAML. Creates nothing, and asks no cluster."""
         order = self._order(job, identity)
         return render(order.render(order.name, Facts()), self._namespace)
 
-    async def submit(self, job: Job | ManifestJob, identity: Identity) -> Submission:
+    async def support(self, job: Plan) -> Support:
+        """Whether the kind of the job's framework is installed."""
+        resource = kind_for(self.name, job).resource
+        if await self._connected().serves(resource):
+            return Support(True, f"{resource.kind} is installed")
+        # MPIJob has one CRD in two versions, of different controllers.
+        version = resource.api_version.rpartition("/")[2]
+        return Support(False, f"CRD {resource.crd} is not installed in version {version}")
+
+    async def submit(self, job: Plan, identity: Identity, *, start: int = 1, admit: Admit | None = None) -> Submission:
         """Start the job, or adopt what an earlier try of this task left."""
-        order = self._order(job, identity)
+        order = self._order(job, identity, admit)
         await self._ensure_served(order.kind)
         cluster = self._connected()
-        kind, main, adopted = await Submitter(cluster, self._namespace, order).submit()
-        return Submission(handle_of(self.name, kind, main, cluster.connection.id), adopted)
+        found, adopted = await Submitter(cluster, self._namespace, order, start).submit()
+        return Submission(found.handle(cluster.connection.id), adopted)
 
     async def find(self, identity: Identity) -> list[JobHandle]:
-        """The jobs of this task that have not ended, and that no later try owns."""
+        """The jobs of this task that have not ended, and that no later try owns; half-cancelled ones too."""
         cluster = self._connected()
-        kinds = [kind for kind in BACKENDS[self.name] if await cluster.serves(kind.resource)]
+        kinds = await cluster.served(BACKENDS[self.name])
         handles = []
-        for kind, main in await jobs_of(cluster, kinds, self._namespace, identity):
-            ended = is_being_ended(main) or (await View.read(cluster, kind, main)).status().phase.ended
-            if not ended and owner_of(main) <= identity.try_number:
-                handles.append(handle_of(self.name, kind, main, cluster.connection.id))
+        for job in await jobs_of(cluster, kinds, self._namespace, identity):
+            if owner_of(job.main) > identity.try_number or is_being_deleted(job.main):
+                continue
+            if _is_half_cancelled(job) or not (await Snapshot.read(cluster, job)).status().phase.ended:
+                handles.append(job.handle(cluster.connection.id))
         return handles
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""
-        return (await self._view(handle)).status()
+        return (await self._snapshot(handle)).status()
 
     async def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
         """The job's status now and after each change, up to its end."""
         last = None
-        with closing(await self._live(handle)) as live:
+        with closing(await self._watcher(handle)) as watcher:
             while True:
-                view = live.view()
-                status = view.status()
-                if live.is_gone or status.phase.ended:
-                    yield await self._end(handle, live, view, status)
+                snapshot = watcher.snapshot()
+                status = self._connected().client.clock.here(snapshot.status())
+                if watcher.is_gone or status.phase.ended:
+                    ended = self._ended[handle.uid] = await read_last(self._connected(), watcher, snapshot)
+                    yield ended.status()
                     return
                 if status != last:
                     last = status
                     yield status
+                await self._bound_restarts(snapshot)
                 # Not kept while it waits: there may be thousands that do.
-                del view, status
-                await live.changed()
+                del snapshot, status
+                await watcher.changed()
 
-    async def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
+    async def logs(
+        self, handle: JobHandle, reader: str, ended: asyncio.Event, tracked: Tracked | None = None
+    ) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, up to the job's end."""
         try:
-            kind, main = await self._main(handle)
+            job = await self._job(handle)
         except JobLost:
             # It went when it was ended; its pods may still be there.
             if handle.uid not in self._ended:
                 raise
-            kind, main = self._ended[handle.uid].kind, self._ended[handle.uid].main
-        # On what is not ours nothing is written down: there, the place is kept here.
-        place = None if is_ours(main) else self._places.setdefault((handle.uid, reader), LogPlace())
-        logs = self._logs[handle.uid] = JobLogs(self._connected(), kind, main, reader, place=place)
+            job = self._ended[handle.uid].job
+        # Nothing is written to jobs that are not ours: their cursors are kept here.
+        cursor = None if is_ours(job.main) else self._cursors.setdefault((handle.uid, reader), LogCursor())
+        progress = Replayed(handle.leader, tracked.since) if tracked else None
+        frames = self._frames_of(handle)
+        logs = JobLogs(self._connected(), job, reader, cursor=cursor, tracked=progress, frames=frames)
+        self._logs[handle.uid] = logs
         async with aclosing(lines_of(logs.blocks(ended))) as lines:
             async for line in lines:
                 yield line
 
     async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:
         """The last lines of one replica."""
-        view = await self._view(handle)
+        snapshot = await self._snapshot(handle)
         cluster = self._connected()
-        logs = self._logs.get(handle.uid) or JobLogs(cluster, view.kind, view.main, reader="")
-        return await logs.tail(view, replica, lines)
+        logs = self._logs.get(handle.uid) or JobLogs(cluster, snapshot.job, reader="")
+        return await logs.tail(snapshot, replica, lines)
 
     async def result(self, handle: JobHandle) -> bytes | None:
-        """What rank 0 wrote, which Kubernetes keeps in the status of its pod."""
-        view = await self._view(handle)
-        # Rank 0 need not be in the first replica: the rendezvous of an elastic job gives the ranks out anew.
-        for replica in view.status().replicas:
-            for pod in reversed(view.pods_of(replica.name)):
-                message = (_termination_message(pod) or "").encode()
-                # What is somebody else's script may leave there, a result or not, is its own business.
-                if message and (is_rendered(view.main) or read_result(message)[1] is None):
-                    return message
-        return None
+        """What rank 0 wrote: Kubernetes keeps it in the status of its pod, or a function's large value in the log."""
+        return await result_of(self._connected().client, await self._snapshot(handle), self._frames_of(handle))
 
     async def collected(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom, and do what ``on_finish_action`` says."""
-        cluster = self._connected()
         try:
-            view = await self._view(handle)
-            if not is_ours(view.main):
+            snapshot = await self._snapshot(handle)
+            if _is_suspended_for_next_try(snapshot.job, snapshot.status().phase):
                 return
-            patch = {"metadata": {"annotations": {labels.COLLECTED: "true"}}}
-            await cluster.client.patch(view.kind.resource, location_of(handle)[1], handle.name, patch)
-            await finish(cluster, view.kind, view.main, succeeded=view.status().phase is JobPhase.SUCCEEDED)
+            job = await self._note(handle, labels.COLLECTED)
+            if job is not None:
+                succeeded = snapshot.status().phase is JobPhase.SUCCEEDED
+                await finish(self._connected(), job, succeeded=succeeded)
         except (ApiError, JobLost) as error:
             # It is gone already, as after the end of a cancelled job.
-            if not isinstance(error, JobLost) and error.status != _NOT_FOUND:
+            if not isinstance(error, JobLost) and not error.is_not_found:
                 raise
 
-    async def cancel(self, handle: JobHandle, reason: str) -> bool:
-        """Delete the job, or suspend it, unless a later try owns it by now."""
+    async def _note(self, handle: JobHandle, name: str) -> JobObject | None:
+        """Set an annotation of the main object, unless another try owns the job: that one decides what becomes of it.
+
+        :return: the job; None where another try owns it.
+        :raises JobLost: it is gone.
+        """
+        while True:
+            job = await self._job(handle)
+            # A try that lost contact goes on for a while, and a later one may adopt the job at any moment.
+            if not is_ours(job.main) or owner_of(job.main) != handle.owner:
+                return None
+            patch = annotated(job.main, {name: "true"})
+            try:
+                await self._connected().client.patch(job.resource, job.namespace, job.name, patch)
+                return job
+            except ApiError as error:
+                if not (error.is_conflict or error.is_not_found):
+                    raise
+
+    async def release(self, handle: JobHandle) -> None:
+        """Note that the job outlives its task."""
+        await self._note(handle, labels.RELEASED)
+
+    async def is_released(self, handle: JobHandle) -> bool:
+        """Whether the job outlives its task."""
+        try:
+            job = await self._job(handle)
+        except JobLost:
+            return False
+        return job.annotation(labels.RELEASED) is not None
+
+    async def cancel(self, handle: JobHandle, reason: str, *, resumable: bool = True) -> bool:
+        """Delete the job, or suspend it, unless a later try owns it by now.
+
+        One that has failed meanwhile, as by its own deadline, is finished as ``on_finish_action`` says. One that has
+        succeeded is kept: its result may be taken still. One that is suspended for its next try stays so.
+        """
         cluster = self._connected()
         try:
-            kind, main = await self._main(handle)
+            job = await self._job(handle)
         except JobLost:
             return True
-        if not is_ours(main):
+        if not is_ours(job.main):
             return False
-        if (await View.read(cluster, kind, main)).status().phase.ended:
-            return owner_of(main) == handle.owner
-        return await end(cluster, kind, main, reason, handle.owner)
+        if _is_half_cancelled(job):
+            return await end(cluster, job, reason, handle.owner, resumable=resumable)
+        phase = (await Snapshot.read(cluster, job)).status().phase
+        is_suspended = _is_suspended_for_next_try(job, phase)
+        if not phase.ended or (is_suspended and not resumable):
+            return await end(cluster, job, reason, handle.owner, resumable=resumable)
+        if owner_of(job.main) > handle.owner:
+            return False
+        if not is_suspended and phase is not JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None:
+            await finish(cluster, job, succeeded=False)
+            # Last, as an end that is interrupted begins again: no task collects the outcome any more.
+            with suppress(JobLost):
+                await self._note(handle, labels.COLLECTED)
+        return True
 
-    def _order(self, job: Job | ManifestJob, identity: Identity) -> Order:
+    def title(self, handle: JobHandle) -> str:
+        """Kind, name and namespace."""
+        kind, namespace, _ = ClusterLocation.of(handle)
+        return f"{kind.key} {handle.name} in namespace {namespace}"
+
+    def where(self) -> str:
+        """The namespace."""
+        return f"in namespace {self._namespace}"
+
+    async def search(self, wanted: Wanted) -> list[JobHandle]:
+        """The jobs that are looked for, of this backend's kinds."""
+        cluster, meant = self._connected(), kinds_called(wanted.kind)
+        kinds = [kind for kind in BACKENDS[self.name] if kind in meant]
+        return [job.handle(cluster.connection.id) for job in await find(cluster, kinds, self._namespace, wanted)]
+
+    async def overviews(self) -> list[Overview]:
+        """How all jobs of this backend's kinds stand, with a few requests for all of them."""
+        return await overviews(self._connected(), BACKENDS[self.name], self._namespace)
+
+    async def describe(self, handle: JobHandle) -> Description:
+        """All that is known of a job."""
+        return await describe(self, self._connected(), handle, await self._job(handle))
+
+    async def show_logs(self, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
+        """A job's lines for a person."""
+        blocks = show_logs(self, self._connected(), handle, await self._job(handle), selection)
+        async with aclosing(blocks):
+            async for block in blocks:
+                yield block
+
+    async def suspend(self, handle: JobHandle, *, wait: bool = True) -> str:
+        """Stop the job's pods and keep the job."""
+        changed = await manage.suspend(self._connected(), await self._job(handle), wait=wait)
+        return f"Suspended {self.title(handle)}." if changed else f"The {self.title(handle)} was suspended already."
+
+    async def resume(self, handle: JobHandle) -> str:
+        """Resume a suspended job, with new pods."""
+        changed = await manage.resume(self._connected(), await self._job(handle))
+        return f"Resumed {self.title(handle)}." if changed else f"The {self.title(handle)} is not suspended."
+
+    async def delete(self, handle: JobHandle, reason: str, *, wait: bool = True) -> str:
+        """Delete a job with all that belongs to it."""
+        deleted = await manage.delete(self._connected(), await self._job(handle), reason, wait=wait)
+        return f"Deleted {self.title(handle)}." if deleted else f"The {self.title(handle)} is gone already."
+
+    async def clean_up(self, wanted: CleanUp) -> list[CleanedUp]:
+        """Delete jobs of this backend's kinds that no task needs any more, and what interrupted submits have left."""
+        return await clean_up(self._connected(), BACKENDS[self.name], self._namespace, wanted)
+
+    async def close(self) -> None:
+        """Close the connections to the cluster. Other backends on it share them."""
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    def _order(self, job: Plan, identity: Identity, admit: Admit | None = None) -> Order:
         kind = kind_for(self.name, job)
-        if isinstance(job, Job):
-            return order_of(kind, self._namespace, job, identity)
+        if isinstance(job, JobPlan):
+            return order_of(kind, self._namespace, job, identity, admit)
         return manifest_order(job, self._namespace, identity)
 
-    async def _end(self, handle: JobHandle, live: LiveView, view: View, status: JobStatus) -> JobStatus:
-        """The last status: of a job that has ended, and none of whose pods runs any more."""
-        if live.is_gone and not status.phase.ended and not was_cancelled(view.main):
-            raise lost(view.main)
-        cluster = self._connected()
-        if view.kind.suspend_children and not live.is_gone:
-            await suspend(cluster, view.kind, view.main, True)
-        patience = time.monotonic() + _SURVIVE_SECONDS + _grace(view)
-        while any(_runs(pod) for pod in live.view().pods) and (left := patience - time.monotonic()) > 0:
-            await live.wait(left)
-        last = live.view()
-        if not live.is_gone:
-            # The watch of the pods may lag behind that of the job. What the API server has in its memory is enough
-            # where it agrees that all have ended.
-            pods, children = await parts_of(cluster, view.kind, last.main, not_older_than=_IN_MEMORY)
-            if any(_runs(pod) for pod in pods) or len(pods) < len(last.pods):
-                pods, children = await parts_of(cluster, view.kind, last.main)
-            there = {pod["metadata"]["uid"] for pod in pods}
-            gone = [*last.gone, *(pod for pod in last.pods if pod["metadata"]["uid"] not in there)]
-            last = replace(last, pods=pods, gone=gone, children=children)
-        self._ended[handle.uid] = last
-        return last.status()
+    def _frames_of(self, handle: JobHandle) -> Frames:
+        """What was seen in the job's logs of the function's value."""
+        return self._logs[handle.uid].frames if handle.uid in self._logs else Frames()
 
-    async def _live(self, handle: JobHandle) -> LiveView:
-        key, namespace, _ = location_of(handle)
+    async def _bound_restarts(self, snapshot: Snapshot) -> None:
+        """Have a controller fail a job whose restarts are used up, where it would begin one more first."""
+        job = snapshot.job
+        bound = job.kind.without_restart
+        patch = bound(job.main, snapshot.pods) if bound and is_rendered(job.main) else None
+        if patch:
+            # Without the patch the controller ends that restart by itself, a little later.
+            with suppress(ApiError):
+                client = self._connected().client
+                await client.patch(job.resource, job.namespace, job.name, patch)
 
-        async def read() -> Manifest:
-            return trimmed((await self._main(handle))[1])
+    async def _watcher(self, handle: JobHandle) -> JobWatcher:
+        kind, namespace, _ = ClusterLocation.of(handle)
 
-        # What is somebody else's no try owns.
+        async def read() -> JobObject:
+            job = await self._job(handle)
+            return job.at(trimmed(job.main))
+
+        # Jobs created outside Airflow have no owning try.
         ours = handle.owner > 0
-        return await live_view(self._connected(), KINDS[key], namespace, handle.name, handle.uid, ours=ours, read=read)
+        return await watch_job(self._connected(), kind, namespace, handle.name, handle.uid, ours=ours, read=read)
 
-    async def _view(self, handle: JobHandle) -> View:
+    async def _snapshot(self, handle: JobHandle) -> Snapshot:
         if handle.uid in self._ended:
             return self._ended[handle.uid]
-        kind, main = await self._main(handle)
-        return await View.read(self._connected(), kind, main)
+        return await Snapshot.read(self._connected(), await self._job(handle))
 
-    async def _main(self, handle: JobHandle) -> tuple[Kind, Manifest]:
-        key, namespace, _ = location_of(handle)
-        kind = KINDS[key]
-        try:
-            main = await self._connected().client.get(kind.resource, namespace, handle.name)
-        except ApiError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            message = (
+    async def _job(self, handle: JobHandle) -> JobObject:
+        """The job as it is now.
+
+        :raises JobLost: it is gone.
+        """
+        kind, namespace, _ = ClusterLocation.of(handle)
+        known = self._known.get(handle.uid)
+        main = await self._connected().client.get_or_none(kind.resource, namespace, handle.name)
+        if main is None:
+            if known:
+                raise lost(known)
+            raise JobLost(
                 f"Training job {handle.name} is gone: namespace {namespace} has no {kind.resource.kind} of its name."
             )
-            raise JobLost(message) from error
         if main["metadata"]["uid"] != handle.uid:
             raise JobLost(f"Training job {handle.name} is gone: another job has its name now.")
-        known = self._known.get(handle.uid)
-        main = carried_over(known, main) if known else await with_groups(self._connected(), kind, main)
-        self._known[handle.uid] = trimmed(main)
-        return kind, main
+        job = known.at(main) if known else await job_object(self._connected(), kind, main)
+        self._known[handle.uid] = job.at(trimmed(main))
+        return job
 
     async def _ensure_served(self, kind: Kind) -> None:
         if await self._connected().serves(kind.resource):
@@ -270,19 +387,11 @@ class ClusterBackend:
         return self._cluster
 
 
-def _grace(view: View) -> float:
-    return max((float(pod["spec"].get("terminationGracePeriodSeconds") or 0) for pod in view.pods), default=0.0)
+def _is_half_cancelled(job: JobObject) -> bool:
+    """Whether the client that cancelled the job was interrupted before it deleted it."""
+    return not is_suspended_on_kill(job.main) and is_cancelled(job.main) and not is_being_deleted(job.main)
 
 
-def _runs(pod: Manifest) -> bool:
-    return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-
-
-def _termination_message(pod: Manifest) -> str | None:
-    """What the training's container wrote to its result, where it succeeded."""
-    container = pod["spec"]["containers"][0]["name"]
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        terminated = status.get("state", {}).get("terminated") or {}
-        if status["name"] == container and terminated.get("exitCode") == 0:
-            return terminated.get("message") or None
-    return None
+def _is_suspended_for_next_try(job: JobObject, phase: JobPhase) -> bool:
+    """Whether the job is kept for the next try of its task, which resumes it. Its wait is over, and the job is not."""
+    return phase is JobPhase.CANCELLED and is_suspended_on_kill(job.main) and not is_being_deleted(job.main)

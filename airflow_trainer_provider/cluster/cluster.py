@@ -1,58 +1,81 @@
-"""One cluster, as one process talks to it: a client, its watches, and what is installed there."""
+"""One cluster, as one process talks to it: a client, its watches and queues, and what is installed there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
-from airflow_trainer_provider.cluster.client import Client
-from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.renewal import Reread
+from airflow_trainer_provider.cluster.api.client import Client
+from airflow_trainer_provider.cluster.informer.watch import Watches
+from airflow_trainer_provider.cluster.queues.queue import Queues
 from airflow_trainer_provider.cluster.remembered import Remembered
-from airflow_trainer_provider.cluster.watch import Watches
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import Resource
+from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.registry import BACKENDS
 
 #: How long an answer about what is installed is taken for true, in seconds.
 _KNOWN_SECONDS = 60
-_NOT_FOUND = 404
 #: Clients and watches belong to the event loop that they were made in.
 _clusters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Cluster]] = WeakKeyDictionary()
+#: Those too whose connection leads to another API server by now; they live as long as jobs are waited for there.
+_all_clusters: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Cluster]] = WeakKeyDictionary()
 
 
 class Cluster:
     """A cluster behind a connection. Use :meth:`of`: there is one for each connection and event loop.
 
     :param connection: how to reach it.
-    :param outage_budget: seconds for which one call is repeated while the API server is in trouble.
+    :param outage_budget: seconds for which one call is retried during an outage of the API server.
+    :param reread: reads the connection as it is now; None where it cannot change.
     """
 
-    def __init__(self, connection: ClusterConnection, *, outage_budget: float = 300) -> None:
-        self.connection = connection
-        self.client = Client(connection, outage_budget=outage_budget)
+    def __init__(
+        self, connection: ClusterConnection, *, outage_budget: float = 300, reread: Reread | None = None
+    ) -> None:
+        self.client = Client(connection, outage_budget=outage_budget, reread=reread)
         self.watches = Watches(self.client)
+        self.queues = Queues(self.client)
         self._answers = Remembered(_KNOWN_SECONDS)
 
     @classmethod
-    async def of(cls, connection: ClusterConnection) -> Cluster:
-        """The cluster behind this connection; made anew where the connection was changed.
+    async def of(cls, connection: ClusterConnection, reread: Reread | None = None) -> Cluster:
+        """The cluster behind this connection.
+
+        A changed connection is used in place of what it was before, as long as it leads to the same API server. Where
+        it leads to another one, the cluster is another as well, and what waits at the old one stays there.
 
         :param connection: how to reach it.
+        :param reread: reads the connection as it is now, for when its credentials are refused.
         """
-        known = _clusters.setdefault(asyncio.get_running_loop(), {})
+        loop = asyncio.get_running_loop()
+        known = _clusters.setdefault(loop, {})
         cluster = known.get(connection.id)
-        if cluster is None or cluster.connection != connection:
-            cluster = known[connection.id] = cls(connection)
-        return cluster
+        # Another task may have been quicker.
+        if (cluster is None or not await cluster.client.use(connection)) and known.get(connection.id) is cluster:
+            cluster = known[connection.id] = cls(connection, reread=reread)
+            _all_clusters.setdefault(loop, WeakSet()).add(cluster)
+        return known[connection.id]
 
     @classmethod
     async def close_all(cls) -> None:
         """Close all clusters of the running event loop, before that ends."""
-        for cluster in _clusters.pop(asyncio.get_running_loop(), {}).values():
+        loop = asyncio.get_running_loop()
+        # Listed before they are dropped: both sets forget a cluster that nothing else holds.
+        clusters = list(_all_clusters.pop(loop, ()))
+        _clusters.pop(loop, None)
+        for cluster in clusters:
             await cluster.close()
+
+    @property
+    def connection(self) -> ClusterConnection:
+        """How it is reached now."""
+        return self.client.connection
 
     async def serves(self, resource: Resource) -> bool:
         """Whether the API server knows a resource. Everybody who is logged in may ask.
@@ -61,10 +84,16 @@ class Cluster:
         """
         return resource.plural in await self._resources(resource.api_version)
 
+    async def served(self, kinds: Iterable[Kind]) -> list[Kind]:
+        """Those of some kinds that the API server knows, in their order.
+
+        :param kinds: which may be there.
+        """
+        return [kind for kind in kinds if await self.serves(kind.resource)]
+
     async def installed(self) -> tuple[str, ...]:
         """The backends of which something is installed, the one to prefer first."""
-        served = {kind.key for kinds in BACKENDS.values() for kind in kinds if await self.serves(kind.resource)}
-        return tuple(name for name, kinds in BACKENDS.items() if any(kind.key in served for kind in kinds))
+        return tuple([name for name, kinds in BACKENDS.items() if await self.served(kinds)])
 
     async def schema(self, resource: Resource) -> Mapping[str, Any] | None:
         """The OpenAPI schema of a resource, as the installed version has it; None where it is not published.
@@ -74,7 +103,8 @@ class Cluster:
         return await self._answers.get(f"schema of {resource.crd}", partial(self._schema, resource))
 
     async def close(self) -> None:
-        """End the watches and the connections."""
+        """End the watches, the queues and the connections."""
+        await self.queues.close()
         await self.watches.close()
         self._answers.close()
         await self.client.close()
@@ -87,7 +117,7 @@ class Cluster:
         try:
             answer = await self.client.get_path(path)
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.is_not_found:
                 return frozenset()
             raise
         return frozenset(resource["name"] for resource in answer.get("resources", ()))

@@ -3,58 +3,93 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
-from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.cluster import Cluster
-from airflow_trainer_provider.cluster.kueue import all_workloads
-from airflow_trainer_provider.cluster.manage import ClusterJob, jobs
-from airflow_trainer_provider.cluster.objects import annotation, groups_of, identity_of
-from airflow_trainer_provider.cluster.view import View, warnings_of
+from airflow_trainer_provider.cluster.operations.find import jobs
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.cluster.state.kueue import all_workloads
+from airflow_trainer_provider.cluster.state.objects import identity_of
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, warnings_of
 from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.job.diagnosis import Diagnosis
+from airflow_trainer_provider.job.backend import Backend
+from airflow_trainer_provider.job.diagnosis.readable import message
+from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.job.verdict import verdict
-from airflow_trainer_provider.kinds import labels
 from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.text.mask import Mask
 
 
-async def overviews(cluster: Cluster, namespace: str, backend: str | None = None) -> list[Overview]:
+async def overviews(cluster: Cluster, kinds: Iterable[Kind], namespace: str) -> list[Overview]:
     """How all jobs of a namespace stand, the oldest first, with a few requests for all of them.
 
-    Why a job has no pods is told by :func:`describe` only.
+    Only :func:`describe` shows why a job has no pods.
 
-    :param backend: only jobs of this backend's kinds; None for all.
+    :param cluster: where they are.
+    :param kinds: of these kinds.
+    :param namespace: where to look.
     """
-    found = await jobs(cluster, namespace, backend)
-    parts: dict[tuple[Resource, str], dict[str, list[Manifest]]] = {}
-    for kind in {job.kind.key: job.kind for job in found}.values():
-        for resource, label in ((PODS, kind.pod_label), *((child, labels.JOB) for child in kind.children)):
-            if (resource, label) not in parts:
-                parts[resource, label] = await _by_label(cluster, resource, namespace, label)
+    return sorted(
+        (_overview(job, status) for job, status in await job_statuses(cluster, kinds, namespace)),
+        key=lambda overview: overview.status.queued_at,
+    )
+
+
+async def job_statuses(
+    cluster: Cluster, kinds: Iterable[Kind], namespace: str, selector: str = ""
+) -> list[tuple[JobObject, JobStatus]]:
+    """How all jobs of a namespace stand, with a few requests for all of them.
+
+    :param cluster: where they are.
+    :param kinds: of these kinds.
+    :param namespace: where to look.
+    :param selector: a label selector of their main objects; empty for all.
+    """
+    found = await jobs(cluster, kinds, namespace, selector)
+    parts = await _parts(cluster, namespace, {job.kind.key: job.kind for job in found}.values())
     workloads = await all_workloads(cluster, namespace) if found else {}
     shown = []
     for job in found:
         children = [child for resource in job.kind.children for child in parts[resource, labels.JOB].get(job.name, ())]
         pods = parts[PODS, job.kind.pod_label].get(job.name, ())
         queued = [each for part in (job.main, *children) for each in workloads.get(part["metadata"]["uid"], ())]
-        view = View(job.kind, job.main, pods, children=children, workloads=queued)
-        shown.append(_overview(job, view.status()))
+        snapshot = Snapshot(job, pods, children=children, workloads=queued)
+        shown.append((job, snapshot.status()))
     return shown
 
 
-async def describe(cluster: Cluster, job: ClusterJob) -> Description:
+async def _parts(
+    cluster: Cluster, namespace: str, kinds: Iterable[Kind]
+) -> dict[tuple[Resource, str], dict[str, list[Manifest]]]:
+    """Pods and children of all jobs of some kinds: by resource and label, and then by job."""
+    parts: dict[tuple[Resource, str], dict[str, list[Manifest]]] = {}
+    for kind in kinds:
+        for resource, label in ((PODS, kind.pod_label), *((child, labels.JOB) for child in kind.children)):
+            if (resource, label) not in parts:
+                parts[resource, label] = await _by_label(cluster, resource, namespace, label)
+    return parts
+
+
+async def describe(backend: Backend, cluster: Cluster, handle: JobHandle, job: JobObject) -> Description:
     """All that is known of a job, and why it failed where it has.
 
-    :param job: as it was found.
+    :param backend: which reads its last lines.
+    :param cluster: where it is.
+    :param handle: of the job.
+    :param job: as it was read.
     """
-    view = await View.read(cluster, job.kind, job.main)
-    status = view.status()
+    snapshot = await Snapshot.read(cluster, job)
+    status, mask = snapshot.status(), snapshot.mask()
+    conditions: list[Manifest] = (job.main.get("status") or {}).get("conditions") or []
     return Description(
         overview=_overview(job, status),
-        conditions=tuple((job.main.get("status") or {}).get("conditions") or ()),
-        warnings=tuple([_warning(event) for event in await warnings_of(cluster, job.main)]),
-        diagnosis=await _diagnosis(cluster, job, status),
+        conditions=tuple(_condition(each, mask) for each in conditions),
+        warnings=tuple([_warning(event, mask) for event in await warnings_of(cluster, job)]),
+        diagnosis=await verdict(backend, handle, get_framework(job.framework or ""), status),
     )
 
 
@@ -66,32 +101,26 @@ async def _by_label(cluster: Cluster, resource: Resource, namespace: str, label:
     return found
 
 
-def _overview(job: ClusterJob, status: JobStatus) -> Overview:
+def _overview(job: JobObject, status: JobStatus) -> Overview:
     return Overview(
         name=job.name,
         kind=job.kind.key,
         backend=job.backend,
         location=job.namespace,
-        framework=annotation(job.main, labels.FRAMEWORK) or _only(job.kind.frameworks),
+        framework=job.framework,
         status=status,
-        replicas=sum(groups_of(job.kind, job.main).values()),
-        identity=identity_of(job.main) if annotation(job.main, labels.IDENTITY) else None,
+        replicas=sum(job.groups.values()),
+        identity=identity_of(job.main),
     )
 
 
-async def _diagnosis(cluster: Cluster, job: ClusterJob, status: JobStatus) -> Diagnosis | None:
-    framework = annotation(job.main, labels.FRAMEWORK) or _only(job.kind.frameworks) or ""
-    backend = ClusterBackend(job.backend, cluster, job.namespace)
-    return await verdict(backend, job.handle(cluster.connection.id), get_framework(framework), status)
+def _condition(condition: Manifest, mask: Mask) -> Manifest:
+    return {name: mask.text(message(value)) if isinstance(value, str) else value for name, value in condition.items()}
 
 
-def _only(names: frozenset[str]) -> str | None:
-    return next(iter(names)) if len(names) == 1 else None
-
-
-def _warning(event: Manifest) -> tuple[str, str]:
+def _warning(event: Manifest, mask: Mask) -> tuple[str, str]:
     at = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
     involved, times = event["involvedObject"], event.get("count") or 1
     again = f" ({times} times)" if times > 1 else ""
     text = f"{involved.get('kind')} {involved.get('name')}: {event.get('reason')}: {event.get('message')}{again}"
-    return str(at), " ".join(text.split())
+    return str(at), mask.text(" ".join(message(text).split()))

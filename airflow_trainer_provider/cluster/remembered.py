@@ -33,6 +33,13 @@ class Remembered:
         answer: _T = await asyncio.shield(asking)
         return answer
 
+    def forget(self, key: str) -> None:
+        """Forget an answer, so that the next call asks again.
+
+        :param key: of the question.
+        """
+        self._answers.pop(key, None)
+
     def close(self) -> None:
         """Forget all answers, and ask no longer."""
         for _, asking in self._answers.values():

@@ -1,78 +1,113 @@
-"""A job's log lines for somebody who looks at it. Nothing is written down on the job."""
+"""A job's log lines for a person who looks at it. Nothing is written to the job."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.cluster import Cluster
-from airflow_trainer_provider.cluster.follow_logs import JobLogs
-from airflow_trainer_provider.cluster.log_place import LogPlace, split_time
-from airflow_trainer_provider.cluster.log_shown import shorten
-from airflow_trainer_provider.cluster.manage import ClusterJob
-from airflow_trainer_provider.cluster.view import View
+from airflow_trainer_provider.cluster.logs.cursor import LogCursor, split_time
+from airflow_trainer_provider.cluster.logs.follow import JobLogs
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot
 from airflow_trainer_provider.errors import ApiError, ManageError
-from airflow_trainer_provider.job.backend import LogBlock
+from airflow_trainer_provider.functions.frames import MOST_LINES, is_frame
+from airflow_trainer_provider.job.backend import Backend, LogBlock, LogSelection
 from airflow_trainer_provider.job.follow import end_of
-from airflow_trainer_provider.job.log_text import plain
+from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.text.printable import plain, shorten
 
 
 async def show_logs(
-    cluster: Cluster,
-    job: ClusterJob,
-    *,
-    replica: str | None = None,
-    tail: int | None = None,
-    previous: bool = False,
-    follow: bool = False,
+    backend: Backend, cluster: Cluster, handle: JobHandle, job: JobObject, selection: LogSelection
 ) -> AsyncGenerator[LogBlock, None]:
     """The lines of a job's pods that are there, pod by pod; or all lines as they are written, up to the job's end.
 
-    :param replica: only this one's, e.g. ``worker-1``.
-    :param tail: only so many last lines of each container.
-    :param previous: of each container before its last restart.
-    :param follow: and all that come then, up to the job's end.
+    :param backend: which watches the job.
+    :param cluster: where it is.
+    :param handle: of the job.
+    :param job: as it was read.
+    :param selection: which lines.
     :raises ManageError: the job has no such replica.
     """
-    view = await View.read(cluster, job.kind, job.main)
-    names = [each.name for each in view.status().replicas]
-    if replica is not None and replica not in names:
-        raise ManageError(f"Training job {job.name} has no replica {replica}: it has {', '.join(names)}.")
-    place = LogPlace()
-    if not follow or tail is not None or previous:
-        for name in [replica] if replica else names:
-            for pod in view.pods_of(name):
-                async for block in _pod_lines(cluster, pod, name, place, tail, previous):
-                    yield block
-    if follow:
-        backend = ClusterBackend(job.backend, cluster, job.namespace)
-        wanted = None if replica is None else {replica}
-        logs = JobLogs(cluster, job.kind, job.main, "", place=place, replicas=wanted)
-        handle = job.handle(cluster.connection.id)
+    snapshot = await Snapshot.read(cluster, job)
+    names = _selected(job, snapshot, selection.replica)
+    cursor = LogCursor()
+    if not selection.follow or selection.tail is not None or selection.previous:
+        async for block in _present_lines(cluster, snapshot, names, cursor, selection):
+            yield block
+    if selection.follow:
+        wanted = None if selection.replica is None else {selection.replica}
+        logs = JobLogs(cluster, job, "", cursor=cursor, replicas=wanted)
         async with end_of(backend, handle) as ended, aclosing(logs.blocks(ended)) as blocks:
             async for block in blocks:
                 yield block
 
 
-async def _pod_lines(
-    cluster: Cluster, pod: Manifest, replica: str, place: LogPlace, tail: int | None, previous: bool
+def _selected(job: JobObject, snapshot: Snapshot, replica: str | None) -> list[str]:
+    """The names of the replicas whose lines are shown."""
+    names = [each.name for each in snapshot.status().replicas]
+    if replica is None:
+        return names
+    if replica not in names:
+        raise ManageError(f"Training job {job.name} has no replica {replica}: it has {', '.join(names)}.")
+    return [replica]
+
+
+async def _present_lines(
+    cluster: Cluster, snapshot: Snapshot, names: Sequence[str], cursor: LogCursor, selection: LogSelection
 ) -> AsyncGenerator[LogBlock, None]:
-    spec, metadata = pod["spec"], pod["metadata"]
+    """What there is now, without what is written later."""
+    for name in names:
+        for pod in snapshot.pods_of(name):
+            async for block in _pod_lines(cluster, pod, name, cursor, selection):
+                yield block
+
+
+async def _pod_lines(
+    cluster: Cluster, pod: Manifest, replica: str, cursor: LogCursor, selection: LogSelection
+) -> AsyncGenerator[LogBlock, None]:
+    spec, name = pod["spec"], pod["metadata"]["name"]
     first = spec["containers"][0]["name"]
     for container in [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]:
-        name = replica if container == first else f"{replica}/{container}"
-        stream = cluster.client.log_blocks(
-            metadata["namespace"], metadata["name"], container, tail_lines=tail, previous=previous
-        )
+        label = replica if container == first else f"{replica}/{container}"
+        # The last ones are known at the end: lines of a function's value may be among them.
+        last: deque[str] = deque(maxlen=selection.tail)
         try:
-            async with aclosing(stream):
-                async for block in stream:
-                    lines = [split_time(line) for line in block.split(b"\n")]
-                    for at, _ in lines:
-                        if at is not None:
-                            place.told(metadata["uid"], container, at)
-                    yield LogBlock(name, [shorten(plain(text)) for _, text in lines])
+            async with aclosing(_container_lines(cluster, pod, container, cursor, selection)) as blocks:
+                async for lines in blocks:
+                    last.extend(lines)
+                    if selection.tail is None:
+                        yield LogBlock(label, [*last])
+                        last.clear()
+            yield LogBlock(label, last)
         except ApiError as error:
-            yield LogBlock(name, [f"... no log of container {container} in pod {metadata['name']}: {error}"])
+            if last:
+                yield LogBlock(label, last)
+            yield LogBlock(label, [f"... no log of container {container} in pod {name}: {error}"])
+
+
+async def _container_lines(
+    cluster: Cluster, pod: Manifest, container: str, cursor: LogCursor, selection: LogSelection
+) -> AsyncGenerator[list[str], None]:
+    """The lines of a container but those of a function's value, of which there are at most so many more."""
+    metadata, mask = pod["metadata"], pods_mask([pod])
+    tail_lines = None if selection.tail is None else selection.tail + MOST_LINES
+    stream = cluster.client.log_blocks(
+        metadata["namespace"], metadata["name"], container, tail_lines=tail_lines, previous=selection.previous
+    )
+    async with aclosing(stream):
+        async for block in stream:
+            lines = [split_time(line) for line in block.split(b"\n")]
+            _advance(cursor, metadata["uid"], container, lines)
+            texts = (mask.text(plain(text)) for _, text in lines)
+            yield [shorten(text) for text in texts if not is_frame(text)]
+
+
+def _advance(cursor: LogCursor, pod_uid: str, container: str, lines: list[tuple[int | None, bytes]]) -> None:
+    for at, _ in lines:
+        if at is not None:
+            cursor.advance(pod_uid, container, at)

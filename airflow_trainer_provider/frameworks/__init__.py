@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 
 from airflow_trainer_provider.errors import SpecError
-from airflow_trainer_provider.frameworks.base import Framework
+from airflow_trainer_provider.job.plan.framework import Framework
+from airflow_trainer_provider.job.plan.layout import lay_out
+from airflow_trainer_provider.job.plan.plan import JobPlan
+from airflow_trainer_provider.spec import TrainJobSpec
 from airflow_trainer_provider.spec.validation import choice
 
 #: Framework name -> the module that holds its ``FRAMEWORK``; those that a spec may name.
@@ -30,3 +33,13 @@ def get_framework(name: str) -> Framework:
     module = MODULES[name] if name else "airflow_trainer_provider.frameworks.unknown"
     framework: Framework = importlib.import_module(module).FRAMEWORK
     return framework
+
+
+def plan_job(spec: TrainJobSpec, node_pool_label: str | None = None) -> JobPlan:
+    """Lay a spec out with what its framework brings.
+
+    :param spec: what the user asked for.
+    :param node_pool_label: the label of node pools where the spec does not say.
+    :raises SpecError: as :func:`~airflow_trainer_provider.job.plan.layout.lay_out`.
+    """
+    return lay_out(spec, get_framework(spec.framework), node_pool_label)

@@ -5,11 +5,11 @@ https://docs.jax.dev/en/latest/multi_process.html
 
 from __future__ import annotations
 
-from airflow_trainer_provider.frameworks.base import Addresses, Framework, Role
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.job.plan.framework import Addresses, Framework, Role
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
 
-def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
     leader = addresses[job.leader.name]
     processes, process = str(len(job.replicas)), str(replica.rank)
     return {
@@ -25,4 +25,10 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
     }
 
 
-FRAMEWORK = Framework(name="jax", title="JAX", roles=(Role("worker"),), environment=_environment)
+FRAMEWORK = Framework(
+    name="jax",
+    title="JAX",
+    roles=(Role("worker"),),
+    environment=_environment,
+    other_rank_variables=("JAX_PROCESS_ID",),
+)

@@ -8,26 +8,32 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from airflow_trainer_provider.frameworks.base import Addresses, Command, Framework, Role
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.job.plan.framework import Addresses, Command, Framework, Role
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
 _HOSTFILE = "hostfile"
 
 
-def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
-    # mpirun refuses to run as root, which containers do by default, unless it is told twice.
+def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
+    if job.spec.mpi.implementation != OPEN_MPI:
+        return {}
+    # mpirun refuses to run as root, which containers do by default, unless two variables allow it.
     return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def _files(job: Job, addresses: Addresses) -> Mapping[str, str]:
+def _files(job: JobPlan, addresses: Addresses) -> Mapping[str, str]:
     slots: dict[str, int] = {}
-    for worker in job.group("worker"):
-        host = addresses[worker.name].host
+    for node in job.nodes:
+        host = addresses[node.name].host
         slots[host] = slots.get(host, 0) + int(job.spec.num_proc_per_node)
     return {_HOSTFILE: "".join(f"{host} slots={count}\n" for host, count in slots.items())}
 
 
-def _launch(command: Command, job: Job) -> tuple[Command, Command]:
+def _launch(command: Command, job: JobPlan) -> tuple[Command, Command]:
+    if job.spec.mpi.implementation != OPEN_MPI:
+        # Hydra's mpirun has the hostfile from a variable that the controller sets.
+        return ("mpirun",), command
     # Open MPI finds the number of processes in the hostfile's slots; they may be more than there are cores.
     hostfile = f"$(TRAINER_FILES)/{_HOSTFILE}"
     return ("mpirun", "--hostfile", hostfile, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"), command
@@ -39,13 +45,17 @@ FRAMEWORK = Framework(
     roles=(Role("launcher", most=1), Role("worker", waited_for=False, runs_command=False)),
     automatic="launcher",
     automatic_trains=False,
-    automatic_required="mpirun runs there and starts the processes on the workers.",
+    automatic_required="mpirun runs there and starts the processes on the workers",
     environment=_environment,
     launch=_launch,
     launchers=frozenset({"mpirun", "mpiexec", "prterun"}),
     files=_files,
     processes_per_node=True,
     rank_variable="OMPI_COMM_WORLD_RANK",
+    # Of Hydra, which starts the ranks of Intel MPI and of MPICH.
+    other_rank_variables=("PMI_RANK",),
+    # Of Open MPI 4 and 5.
+    remote_shell_variables=("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"),
     # Open MPI 4 writes [[50315,1],0] where Open MPI 5 writes [prterun-node-71@1,0].
     failed_rank=re.compile(
         r"(?:Process name: \[(?:\[[^\]]*\]|[^,\]]+),\s*|process rank "

@@ -1,4 +1,4 @@
-"""Paddle: paddle.distributed.launch on every node, told the rendezvous by PADDLE_* variables.
+"""Paddle: paddle.distributed.launch on every node, with the rendezvous in PADDLE_* variables.
 
 https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/distributed/launch_en.html
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from airflow_trainer_provider.frameworks.base import Addresses, Command, Framework, Role
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.job.plan.framework import Addresses, Command, Framework, Role
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
 
-def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
     leader = addresses[job.leader.name]
     # The launcher compares the master's host with its own IP address, by text, and listens only where they are equal.
     host = "127.0.0.1" if replica.rank == 0 else leader.host
@@ -26,7 +26,7 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
     }
 
 
-def _launch(command: Command, job: Job) -> tuple[Command, Command]:
+def _launch(command: Command, job: JobPlan) -> tuple[Command, Command]:
     # The launcher puts python before a .py file by itself, and knows no other way to be given one.
     script = command[1:] if command[0].startswith("python") else command
     return ("python", "-m", "paddle.distributed.launch"), script
@@ -40,6 +40,13 @@ FRAMEWORK = Framework(
     launch=_launch,
     launchers=frozenset({"paddle.distributed.launch", "fleetrun"}),
     processes_per_node=True,
+    processes_variable="PADDLE_NPROC_PER_NODE",
     rank_variable="PADDLE_TRAINER_ID",
+    # With one, the Training Operator sets PADDLE_SERVER_NUM and PADDLE_TRAINER_NUM, which start no collective training:
+    # https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/controller.v1/paddlepaddle/envvar.go
+    refused_roles={
+        "master": "Drop it: worker-0 holds the rendezvous. A PaddleJob's Master is a parameter server, and no rank of "
+        "a collective training; give such a job with manifest=."
+    },
     failed_rank=re.compile(r"process rank (?P<rank>\d+) with exit code"),
 )

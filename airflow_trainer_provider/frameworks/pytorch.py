@@ -1,4 +1,4 @@
-"""PyTorch: torchrun on every node, told the rendezvous by PET_* variables.
+"""PyTorch: torchrun on every node, with the rendezvous in PET_* variables.
 
 https://docs.pytorch.org/docs/stable/elastic/run.html
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 
-from airflow_trainer_provider.frameworks.base import Addresses, Command, Framework, Role
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.job.plan.framework import Addresses, Command, Framework, Role
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
 
-def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
     leader, spec = addresses[job.leader.name], job.spec
     env = {"PET_NPROC_PER_NODE": str(spec.num_proc_per_node)}
     if spec.elastic:
+        options = ",".join(f"{name}={value}" for name, value in spec.elastic.rdzv_conf.items())
         return env | {
+            **({"PET_RDZV_CONF": options} if options else {}),
             "PET_NNODES": f"{spec.elastic.min_nodes}:{spec.elastic.max_nodes}",
             "PET_MAX_RESTARTS": str(spec.elastic.max_restarts),
             "PET_RDZV_BACKEND": "c10d",
@@ -25,7 +27,7 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
     return env | {
-        # For a script without torchrun, which calls init_process_group() itself; torchrun sets them anew.
+        # For a script without torchrun, which calls init_process_group() itself; torchrun overwrites them.
         "MASTER_ADDR": leader.host,
         "MASTER_PORT": str(leader.port),
         "RANK": str(replica.rank),
@@ -38,7 +40,7 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
     }
 
 
-def _launch(command: Command, job: Job) -> tuple[Command, Command]:
+def _launch(command: Command, job: JobPlan) -> tuple[Command, Command]:
     return ("torchrun", "--no_python"), command
 
 
@@ -52,6 +54,7 @@ FRAMEWORK = Framework(
     launchers=frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"}),
     processes_per_node=True,
     processes_by_keyword=True,
+    processes_variable="PET_NPROC_PER_NODE",
     elastic=True,
     # A node that a failed rank dragged down may end before the one that it failed on.
     rank_variable="RANK",

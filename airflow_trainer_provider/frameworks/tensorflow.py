@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import json
 
-from airflow_trainer_provider.frameworks.base import Addresses, Framework, Role
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.frameworks.remember import remember_last
+from airflow_trainer_provider.job.plan.framework import Addresses, Framework, Role
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
 
-def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
+    task = json.dumps({"type": replica.group, "index": replica.index})
+    return {"TF_CONFIG": f'{{"cluster": {_cluster(job, addresses)}, "task": {task}}}'}
+
+
+@remember_last
+def _cluster(job: JobPlan, addresses: Addresses) -> str:
     cluster: dict[str, list[str]] = {}
-    for other in job.replicas:
+    for replica in job.replicas:
         # An evaluator watches checkpoints; TensorFlow does not count it as a part of the cluster.
-        if other.group != "evaluator":
-            cluster.setdefault(other.group, []).append(str(addresses[other.name]))
-    task = {"type": replica.group, "index": replica.index}
-    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+        if replica.group != "evaluator":
+            cluster.setdefault(replica.group, []).append(str(addresses[replica.name]))
+    return json.dumps(cluster)
 
 
 FRAMEWORK = Framework(

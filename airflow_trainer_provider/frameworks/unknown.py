@@ -1,12 +1,12 @@
-"""What is known of a job whose framework nobody named: nothing that its logs could be read by."""
+"""A job whose framework is not given: its logs are not searched for known errors."""
 
 from __future__ import annotations
 
-from airflow_trainer_provider.frameworks.base import Addresses, Framework
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from airflow_trainer_provider.job.plan.framework import Addresses, Framework
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
 
-def _no_environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+def _no_environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
     return {}
 
 

@@ -6,13 +6,16 @@ https://xgboost.readthedocs.io/en/stable/python/python_api.html#xgboost.tracker.
 
 from __future__ import annotations
 
-from airflow_trainer_provider.frameworks.base import Addresses, Framework, Role
-from airflow_trainer_provider.frameworks.layout import Job, Replica
+from collections.abc import Sequence
+
+from airflow_trainer_provider.frameworks.remember import remember_last
+from airflow_trainer_provider.job.plan.framework import Addresses, Framework, Role
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
 
-def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, str]:
+def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:
     leader, size = addresses[job.leader.name], str(len(job.replicas))
-    workers = [addresses[worker.name] for worker in job.group("worker")]
+    workers = job.group("worker")
     return {
         # Kubeflow Trainer's names, which xgboost.collective takes as they are.
         "DMLC_TRACKER_URI": leader.host,
@@ -24,9 +27,14 @@ def _environment(job: Job, replica: Replica, addresses: Addresses) -> dict[str, 
         "MASTER_PORT": str(leader.port),
         "RANK": str(replica.rank),
         "WORLD_SIZE": size,
-        "WORKER_ADDRS": ",".join(worker.host for worker in workers),
-        "WORKER_PORT": str(workers[0].port) if workers else "",
+        "WORKER_ADDRS": _hosts(workers, addresses),
+        "WORKER_PORT": str(addresses[workers[0].name].port) if workers else "",
     }
+
+
+@remember_last
+def _hosts(workers: Sequence[Replica], addresses: Addresses) -> str:
+    return ",".join(addresses[worker.name].host for worker in workers)
 
 
 FRAMEWORK = Framework(
@@ -34,6 +42,7 @@ FRAMEWORK = Framework(
     title="XGBoost",
     roles=(Role("master", most=1), Role("worker")),
     automatic="master",
-    automatic_required="the tracker that all ranks connect to runs there.",
+    automatic_required="the tracker that all ranks connect to runs there",
     environment=_environment,
+    other_rank_variables=("DMLC_TASK_ID",),
 )

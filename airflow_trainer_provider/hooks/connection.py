@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from airflow.providers.common.compat.sdk import BaseHook, Connection
-from asgiref.sync import sync_to_async
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 
-from airflow_trainer_provider.cluster.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.remembered import Remembered
-from airflow_trainer_provider.errors import BackendUnavailable
+from airflow_trainer_provider.errors import BackendUnavailable, ConnectionUnreadable
+from airflow_trainer_provider.hooks.settings import load_settings
+from airflow_trainer_provider.hooks.supervisor.ask import ask
 
 _TYPE = "kubernetes"
 #: What Airflow stores where the Kubernetes provider was not installed when the connection was made.
@@ -28,6 +30,7 @@ async def aget_cluster_connection(conn_id: str) -> ClusterConnection:
 
     :param conn_id: the connection's id.
     :raises AirflowNotFoundException: there is none.
+    :raises ConnectionUnreadable: Airflow, or a secrets backend, does not answer.
     :raises BackendUnavailable: it is of another type, or a field has a value that it cannot have.
     """
     loop = asyncio.get_running_loop()
@@ -36,11 +39,69 @@ async def aget_cluster_connection(conn_id: str) -> ClusterConnection:
     return await _known[loop].get(conn_id, partial(_read, conn_id))
 
 
+async def reread(read: Callable[[str], Awaitable[ClusterConnection]], conn_id: str) -> ClusterConnection:
+    """Read a connection as it is now, and not as it was within the last half minute.
+
+    :param read: how a connection is read in this process.
+    :param conn_id: the connection's id.
+    """
+    known = _known.get(asyncio.get_running_loop())
+    if known is not None:
+        known.forget(conn_id)
+    return await read(conn_id)
+
+
 async def _read(conn_id: str) -> ClusterConnection:
     # Not BaseHook.aget_connection. Before Airflow 3.3.2 it hides the connection's secrets from logs with a blocking
     # call, which fails in a triggerer. In a worker it works in the first event loop of the process only; in another it
     # says that there is no such connection.
-    return cluster_connection(conn_id, await sync_to_async(BaseHook.get_connection)(conn_id))
+    try:
+        found = await ask(BaseHook.get_connection, conn_id)
+    except AirflowNotFoundException as error:
+        why_not = await ask(_why_unreadable, conn_id)
+        if why_not is None:
+            raise
+        raise ConnectionUnreadable(conn_id, why_not) from error
+    except Exception as error:
+        raise ConnectionUnreadable(conn_id, type(error).__name__) from error
+    return cluster_connection(conn_id, found)
+
+
+def _why_unreadable(conn_id: str) -> str | None:
+    """What keeps a connection from being read; None where it does not exist.
+
+    Airflow says "not found" as well where a secrets backend, or its own API server, has failed: it asks the next
+    backend, and at last there is none.
+    """
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+    for backend in ensure_secrets_backend_loaded():
+        try:
+            backend.get_connection(conn_id)
+        except Exception as error:
+            return f"{type(backend).__name__}: {type(error).__name__}"
+    try:
+        from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+    except ImportError:
+        # Outside of a task and of a triggerer there is no API server to ask.
+        return None
+    try:
+        answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    except Exception as error:
+        cause = getattr(getattr(error, "error", None), "error", error)
+        return (
+            None if _is_not_found(cause) else f"Airflow's API server: {getattr(cause, 'value', type(error).__name__)}"
+        )
+    if isinstance(answer, ErrorResponse) and not _is_not_found(answer.error):
+        return f"Airflow's API server: {answer.error.value}"
+    return None
+
+
+def _is_not_found(error: object) -> bool:
+    from airflow.sdk.exceptions import ErrorType
+
+    return error is ErrorType.CONNECTION_NOT_FOUND
 
 
 def cluster_connection(conn_id: str, connection: Connection) -> ClusterConnection:
@@ -56,7 +117,7 @@ def cluster_connection(conn_id: str, connection: Connection) -> ClusterConnectio
             f"{_TYPE!r}. Name another in kubernetes_conn_id, or correct its type."
         )
     # Not extra_dejson, which makes the blocking call as well.
-    return ClusterConnection.from_extra(conn_id, _extra(conn_id, connection))
+    return ClusterConnection.from_extra(conn_id, _extra(conn_id, connection), load_settings().exec_plugin_env)
 
 
 def choose_namespace(operator: str | None, connection: ClusterConnection, default: str) -> str:

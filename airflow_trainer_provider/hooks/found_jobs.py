@@ -1,4 +1,4 @@
-"""Waits for jobs that are named, and not handed over: they may be somebody else's, and are left as they are."""
+"""Waits for jobs that are named, and not handed over: they may be created outside Airflow, and are not changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from airflow_trainer_provider.cluster.find import Wanted, find
 from airflow_trainer_provider.errors import ApiError, JobTimeout, SpecError
 from airflow_trainer_provider.hooks.trainer import TrainerHook
-from airflow_trainer_provider.job.conclusion import Conclusion
+from airflow_trainer_provider.job.backend import Wanted
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.outcome import JobOutcome
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.spec.validation import choice
 
@@ -30,15 +30,15 @@ class Found:
     """A job, and what came of it.
 
     :param handle: the job.
-    :param conclusion: its summary, or why it failed.
+    :param outcome: its summary, or why it failed.
     """
 
     handle: JobHandle
-    conclusion: Conclusion
+    outcome: JobOutcome
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"job": dict(self.handle.to_xcom()), **self.conclusion.to_json()}
+        return {"job": dict(self.handle.to_xcom()), **self.outcome.to_json()}
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Found:
@@ -46,7 +46,7 @@ class Found:
 
         :param value: its values.
         """
-        return cls(JobHandle.parse(value["job"]), Conclusion.parse(value))
+        return cls(JobHandle.parse(value["job"]), JobOutcome.parse(value))
 
 
 class FoundJobs:
@@ -64,8 +64,7 @@ class FoundJobs:
         self._wanted = wanted
         self._phases = allowed(phases)
         self._emit = emit
-        self._told: str | None = None
-        self._namespace: str | None = None
+        self._reported: str | None = None
         #: Jobs that have been seen; one that is gone since is not one that is still to come.
         self._seen: dict[str, JobHandle] = {}
         self._ended: dict[str, Found] = {}
@@ -73,7 +72,7 @@ class FoundJobs:
     async def wait(self, reader: str, deadline: datetime | None) -> list[Found]:
         """Wait until they are there, and have got where they should.
 
-        :param reader: whose place in the logs is kept.
+        :param reader: whose log cursor is kept.
         :param deadline: when to give up.
         :raises JobTimeout: the deadline has passed.
         :raises JobLost: one is gone.
@@ -92,7 +91,7 @@ class FoundJobs:
     async def poke(self, reader: str | None) -> list[Found] | None:
         """Look once.
 
-        :param reader: whose place in the logs is kept in this process; None tells all lines at once, at the end.
+        :param reader: whose log cursor is kept in this process; None emits all lines at once, at the end.
         :return: None while they are not there, or not where they should be.
         """
         pending = await self._look()
@@ -116,21 +115,20 @@ class FoundJobs:
         """The jobs that have not got there yet."""
         if not self._seen or self._wanted.every:
             try:
-                cluster, self._namespace = await self._hook.place()
-                found = await find(cluster, self._namespace, self._wanted)
+                found = await self._hook.search(self._wanted)
             except ApiError as error:
                 if error.status is not None and error.status < 500 and error.status != 429:
                     raise
-                # Trouble of the cluster's says nothing about the job.
-                self._tell(f"Looking for it goes on, though the cluster does not answer: {error}")
+                # An outage of the cluster says nothing about the job.
+                self._report(f"Looking for it goes on, though the cluster does not answer: {error}")
                 return self._pending()
             self._seen |= {handle.uid: handle for handle in found}
             if not self._seen:
-                self._tell(f"There is no {self._wanted} in namespace {self._namespace} yet.")
+                self._report(f"There is no {self._wanted} {await self._hook.where()} yet.")
         return self._pending()
 
     async def _all_there(self, handles: Sequence[JobHandle]) -> bool:
-        """Whether all have ended, or are where they should be; tells of those that are not."""
+        """Whether all have ended, or are where they should be; reports those that are not."""
         there = True
         for handle in handles:
             status = await (await self._hook.backend_of(handle)).status(handle)
@@ -149,9 +147,9 @@ class FoundJobs:
 
     async def _follow_one(self, handle: JobHandle, reader: str | None, deadline: datetime | None, to_end: bool) -> None:
         if to_end and (await (await self._hook.backend_of(handle)).status(handle)).phase.ended:
-            # What an ended job has to tell is read to its end, however long it takes.
+            # The lines of an ended job are read to their end, however long it takes.
             reader, deadline = reader or _AT_THE_END, None
-        conclusion = await self._hook.wait(
+        outcome = await self._hook.wait(
             handle,
             emit=self._emit_of(handle),
             # Who waits for a start does not want the lines of the whole training.
@@ -159,21 +157,21 @@ class FoundJobs:
             deadline=deadline,
             only_until=self._phases,
         )
-        self._ended[handle.uid] = Found(handle, conclusion)
+        self._ended[handle.uid] = Found(handle, outcome)
 
     def _emit_of(self, handle: JobHandle) -> Callable[[str], None]:
         if not self._wanted.every:
             return self._emit
         return lambda line: self._emit(f"{handle.name}: {line}" if line.startswith("[") else line)
 
-    def _tell(self, line: str) -> None:
-        if line != self._told:
-            self._told = line
+    def _report(self, line: str) -> None:
+        if line != self._reported:
+            self._reported = line
             self._emit(line)
 
 
 def allowed(phases: Sequence[str]) -> frozenset[JobPhase]:
-    """The phases that end a wait well. A job that has succeeded has been running, even if nobody saw it.
+    """The phases that end a wait well. A job that has succeeded has been running, even if no look at it saw that.
 
     :param phases: their names.
     :raises SpecError: there is no such phase, or none is given.

@@ -82,7 +82,7 @@ class _Running(Future[_T]):
 _lock = threading.RLock()
 _loops: list[_Loop] = []
 _aside: set[Future[None]] = set()
-_closing: set[Callable[[], Coroutine[Any, Any, None]]] = set()
+_closing: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
 
 
 def run(work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
@@ -116,7 +116,7 @@ def run_aside(work: Coroutine[Any, Any, Any], seconds: float) -> None:
     :param work: the coroutine.
     :param seconds: how long the caller may be kept.
     """
-    running = _Running(_current().loop, _told(work))
+    running = _Running(_current().loop, _logged(work))
     # A loop alone does not keep its tasks from being collected.
     _aside.add(running)
     running.add_done_callback(_aside.discard)
@@ -125,13 +125,14 @@ def run_aside(work: Coroutine[Any, Any, Any], seconds: float) -> None:
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Have something in the loop closed before the interpreter ends. Asked twice, it is closed once.
+    """Have something in the loop closed before the interpreter ends, in the order in which it was asked for. Asked
+    twice, it is closed once.
 
     :param close: gives the coroutine that closes it.
     """
     if not _closing:
         atexit.register(_end)
-    _closing.add(close)
+    _closing.setdefault(close)
 
 
 def _end() -> None:
@@ -140,7 +141,7 @@ def _end() -> None:
             run_aside(close(), _CLEAN_UP_SECONDS)
 
 
-async def _told(work: Coroutine[Any, Any, Any]) -> None:
+async def _logged(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
     except Exception:

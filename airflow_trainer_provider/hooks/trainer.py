@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
+from datetime import datetime, timedelta, timezone
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, SpecError
+from airflow_trainer_provider.errors import (
+    BackendUnavailable,
+    ConnectionUnreadable,
+    JobTimeout,
+    Problem,
+    SpecError,
+)
 from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS, LOCAL
-from airflow_trainer_provider.hooks.connection import aget_cluster_connection, choose_namespace
-from airflow_trainer_provider.hooks.loop import at_end, run_aside
+from airflow_trainer_provider.hooks.backends import (
+    AUTO,
+    CLUSTER_BACKENDS,
+    DEFAULT_CONNECTION,
+    LOCAL,
+    check_backend,
+    make_registered,
+)
+from airflow_trainer_provider.hooks.connection import aget_cluster_connection, choose_namespace, reread
+from airflow_trainer_provider.hooks.jobs import Located, choose, clean_up, get, overviews, search, where
+from airflow_trainer_provider.hooks.loop import at_end
+from airflow_trainer_provider.hooks.masking import masked
+from airflow_trainer_provider.hooks.reports import Reports
 from airflow_trainer_provider.hooks.settings import Settings, load_settings
-from airflow_trainer_provider.job.backend import Backend
-from airflow_trainer_provider.job.conclusion import Conclusion
-from airflow_trainer_provider.job.diagnosis import Diagnosis, diagnose
+from airflow_trainer_provider.job.backend import Backend, CleanedUp, CleanUp, Wanted
+from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.job.result import summarize
+from airflow_trainer_provider.job.outcome import JobOutcome
+from airflow_trainer_provider.job.overview import Overview
+from airflow_trainer_provider.job.plan.plan import Plan
+from airflow_trainer_provider.job.progress.tracker import Tracker
+from airflow_trainer_provider.job.result import failed_figures, summarize
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local.backend import LocalBackend
-from airflow_trainer_provider.spec.validation import choice
+from airflow_trainer_provider.spec import parse_field
+from airflow_trainer_provider.spec.values.names import Namespace
+from airflow_trainer_provider.spec.values.words import Text
 
 if TYPE_CHECKING:
     # What talks to clusters is imported where it is used: the local backend needs none of it.
+    from airflow_trainer_provider.cluster.access.connection import ClusterConnection
     from airflow_trainer_provider.cluster.cluster import Cluster
-    from airflow_trainer_provider.cluster.connection import ClusterConnection
-    from airflow_trainer_provider.kinds.manifest import ManifestJob
 
 #: The log lines that are searched for the traceback of a failure.
 _SEARCHED_LINES = 400
-#: How long a killed task waits until its request to end the job is noted.
-_CANCEL_SECONDS = 4
+#: Seconds for which a connection may be unreadable before a call that needs it fails.
+_UNREADABLE_SECONDS = 300.0
+#: Seconds between two attempts to read it, at first and at most.
+_READ_FIRST = 1.0
+_READ_MOST = 30.0
 
 
 @dataclass(frozen=True)
@@ -55,24 +80,26 @@ class Choice:
 class TrainerHook(BaseHook):
     """A training backend, as this Airflow is set up. Its coroutines belong into one event loop.
 
-    :param backend: one of :data:`~airflow_trainer_provider.hooks.backends.BACKENDS`, or ``auto``; None takes
+    :param backend: one of :data:`~airflow_trainer_provider.hooks.backends.BACKENDS`, one that another package has
+        registered, or ``auto``; None takes
         ``[trainer] backend``.
     :param kubernetes_conn_id: the connection to the cluster.
     :param namespace: where new jobs are made; None takes the connection's, and then ``[trainer] namespace``.
     :param read_connection: how a connection is read in this process.
+    :raises SpecError: one of them has a value that it cannot have.
     """
 
     def __init__(
         self,
         backend: str | None = None,
-        kubernetes_conn_id: str = "kubernetes_default",
+        kubernetes_conn_id: str = DEFAULT_CONNECTION,
         namespace: str | None = None,
         read_connection: Callable[[str], Awaitable[ClusterConnection]] = aget_cluster_connection,
     ) -> None:
         super().__init__()
-        self._name = backend
-        self._kubernetes_conn_id = kubernetes_conn_id
-        self._namespace = namespace
+        self._name = parse_field("backend", Text, backend)
+        self._kubernetes_conn_id = parse_field("kubernetes_conn_id", Text, kubernetes_conn_id) or DEFAULT_CONNECTION
+        self._namespace = parse_field("namespace", Namespace, namespace)
         self._read_connection = read_connection
         # One each: a backend remembers what it saw of a job at its end.
         self._backends: dict[tuple[str, str, str | None], Backend] = {}
@@ -83,7 +110,7 @@ class TrainerHook(BaseHook):
 
         :param handle: the job; all else that is needed stands there too.
         """
-        return cls(handle.backend)
+        return cls(_backend_name(handle))
 
     @cached_property
     def settings(self) -> Settings:
@@ -97,52 +124,101 @@ class TrainerHook(BaseHook):
         :raises SpecError: there is none of that name.
         """
         name = self._name or self.settings.backend
-        if name not in (AUTO, *BACKENDS):
-            raise SpecError([choice("backend", name, (AUTO, *BACKENDS), "Use one of these.")])
+        check_backend("backend", name)
         return name
 
-    async def choose(self, job: Job | ManifestJob) -> Choice:
+    async def namespace(self) -> str | None:
+        """Where a new job would be made in the cluster; None where it would run on this machine."""
+        return None if self.name == LOCAL else self._namespace or await self._usual_namespace()
+
+    async def choose(self, job: Plan) -> Choice:
         """The backend for a job; ``auto`` asks the cluster.
 
         :param job: what is to run.
         :raises SpecError: there is no backend of that name.
         :raises BackendUnavailable: there is no connection to a cluster, or the cluster has no backend for the job.
         """
-        if self.name != AUTO:
-            return Choice(await self._backend(self.name, self._kubernetes_conn_id, self._namespace))
-        from airflow_trainer_provider.hooks.choice import choose
+        backends = await self.backends()
+        return Choice(*await choose(backends, job)) if self.name == AUTO else Choice(backends[0])
 
-        name, why = await choose(await self._cluster(self._kubernetes_conn_id), job)
-        return Choice(await self._backend(name, self._kubernetes_conn_id, self._namespace), why)
+    async def backends(self) -> list[Backend]:
+        """The backends on which this hook's jobs may be, those to prefer first: all of a cluster's for ``auto``.
 
-    async def render(self, job: Job | ManifestJob, identity: Identity) -> str:
+        :raises BackendUnavailable: there is no connection to a cluster.
+        """
+        names = CLUSTER_BACKENDS if self.name == AUTO else (self.name,)
+        return [await self._backend(name, self._kubernetes_conn_id, self._namespace) for name in names]
+
+    async def search(self, wanted: Wanted) -> list[JobHandle]:
+        """The jobs that are looked for; see :func:`~airflow_trainer_provider.hooks.jobs.search`.
+
+        :param wanted: which jobs.
+        """
+        return await search(await self.backends(), wanted)
+
+    async def get(self, name: str, kind: str | None = None) -> Located:
+        """The job of a name; see :func:`~airflow_trainer_provider.hooks.jobs.get`.
+
+        :param name: of the job.
+        :param kind: of the job; None for any.
+        """
+        return await get(await self.backends(), name, kind)
+
+    async def overviews(self) -> list[Overview]:
+        """How all jobs stand, the oldest first."""
+        return await overviews(await self.backends())
+
+    async def clean_up(
+        self, older_than: timedelta, selector: str | None = None, *, list_only: bool = False
+    ) -> list[CleanedUp]:
+        """Delete this Airflow's jobs that no task needs any more, and what its interrupted submits have left.
+
+        :param older_than: how long ago they ended at least, or were created.
+        :param selector: a label selector of Kubernetes; None for all.
+        :param list_only: find them, and delete nothing.
+        :raises SpecError: neither ``[trainer] deployment`` nor ``[api] base_url`` names this Airflow.
+        """
+        # Airflows without a name would delete each other's jobs where they share a namespace.
+        if not self.settings.deployment and self.name != LOCAL:
+            fix = "Set it, or [api] base_url."
+            raise SpecError([Problem("[trainer] deployment", "", "a name of this Airflow", fix)])
+        before = datetime.now(timezone.utc) - older_than
+        return await clean_up(await self.backends(), CleanUp(self.settings.deployment, before, selector, list_only))
+
+    async def where(self) -> str:
+        """What messages say of where jobs are looked for."""
+        return where(await self.backends())
+
+    async def render(self, job: Plan, identity: Identity) -> str:
         """The whole job as text. A cluster is asked only where the backend is not named.
 
         :param job: what would run.
         :param identity: the task whose job it would be.
         """
-        if self.name in (AUTO, LOCAL):
+        if self.name not in CLUSTER_BACKENDS:
             return (await self.choose(job)).backend.render(job, identity)
         from airflow_trainer_provider.cluster.backend import ClusterBackend
 
         return ClusterBackend(self.name, None, self._namespace or await self._usual_namespace()).render(job, identity)
 
-    async def place(self) -> tuple[Cluster, str]:
-        """The cluster, and the namespace in it, where jobs are looked for by name."""
-        cluster = await self._cluster(self._kubernetes_conn_id)
-        return cluster, choose_namespace(self._namespace, cluster.connection, self.settings.namespace)
-
-    async def backend_of(self, handle: JobHandle) -> Backend:
+    async def backend_of(self, handle: JobHandle, *, timeout: float = _UNREADABLE_SECONDS) -> Backend:
         """The backend that a job runs on, whatever this hook was made for.
 
-        :param handle: the job.
-        """
-        if handle.backend == LOCAL:
-            return await self._backend(LOCAL, "", None)
-        from airflow_trainer_provider.cluster.objects import location_of
+        The job exists, so its connection does: one that cannot be read is waited for.
 
-        _, namespace, conn_id = location_of(handle)
-        return await self._backend(handle.backend, conn_id, namespace)
+        :param handle: the job.
+        :param timeout: seconds for which the connection is waited for.
+        :raises ConnectionUnreadable: it could not be read in time.
+        """
+        name = _backend_name(handle)
+        if name not in CLUSTER_BACKENDS:
+            return await self._backend(name, "", None)
+        from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
+
+        _, namespace, conn_id = ClusterLocation.of(handle)
+        if (name, conn_id, namespace) not in self._backends:
+            await self._connection(conn_id, has_existed=True, timeout=timeout)
+        return await self._backend(name, conn_id, namespace)
 
     async def wait(
         self,
@@ -153,18 +229,22 @@ class TrainerHook(BaseHook):
         deadline: datetime | None,
         startup_timeout: float | None = None,
         only_until: Collection[JobPhase] | None = None,
-    ) -> Conclusion:
+        reports: Reports | None = None,
+    ) -> JobOutcome:
         """Wait for a job's end; see :func:`~airflow_trainer_provider.job.follow.follow`.
 
-        ``[trainer] log_replicas`` decides whose lines are told.
+        ``[trainer] log_replicas`` selects the replicas whose lines are emitted.
 
-        :param only_until: phases that end the wait well, of a job that is somebody else's; None for a job of ours,
+        :param only_until: phases that end the wait well, of a job created outside Airflow; None for a job of ours,
             which has to succeed.
+        :param reports: where the job's progress is written meanwhile; None for nowhere.
         :return: what came of the job, all of it: its objects may be gone soon.
         """
         wanted = self.settings.log_replicas
+        backend = await self._backend_by(deadline, handle)
+        reporter = reports.reporter(handle) if reports else None
         status = await follow(
-            await self.backend_of(handle),
+            backend,
             handle,
             emit=emit,
             reader=None if wanted == "none" else reader,
@@ -172,26 +252,43 @@ class TrainerHook(BaseHook):
             startup_timeout=startup_timeout,
             leader_only=wanted == "leader",
             only_until=only_until,
+            reporter=reporter,
         )
-        return await self.conclude(handle, status, (JobPhase.SUCCEEDED,) if only_until is None else only_until)
+        good = (JobPhase.SUCCEEDED,) if only_until is None else only_until
+        tracker = reporter.tracker if reporter else None
+        return (await self.outcome(handle, status, good, tracker)).masked(masked)
 
-    async def conclude(
-        self, handle: JobHandle, status: JobStatus, good: Collection[JobPhase] = (JobPhase.SUCCEEDED,)
-    ) -> Conclusion:
+    async def _backend_by(self, deadline: datetime | None, handle: JobHandle) -> Backend:
+        """:meth:`backend_of`, for as long as the wait itself may take."""
+        left = math.inf if deadline is None else (deadline - datetime.now(timezone.utc)).total_seconds()
+        try:
+            return await self.backend_of(handle, timeout=left)
+        except ConnectionUnreadable as error:
+            raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}: {error}") from error
+
+    async def outcome(
+        self,
+        handle: JobHandle,
+        status: JobStatus,
+        good: Collection[JobPhase] = (JobPhase.SUCCEEDED,),
+        tracker: Tracker | None = None,
+    ) -> JobOutcome:
         """What came of a job.
 
         :param handle: the job.
         :param status: its last status.
         :param good: the phases that are no failure.
+        :param tracker: of the job's progress; None where that was not followed.
         """
         if status.phase not in good:
             if status.phase is JobPhase.SUCCEEDED:
                 wanted = ", ".join(sorted(phase.value for phase in good))
                 message = f"it succeeded, and was waited for to be {wanted}"
                 status = status.model_copy(update={"reason": "Succeeded", "message": message})
-            return Conclusion(failure=await self._diagnosis(handle, status))
+            figures = failed_figures(status, tracker)
+            return JobOutcome(failure=await self._diagnosis(handle, status), failed_figures=figures)
         result = await (await self.backend_of(handle)).result(handle)
-        return Conclusion(summary=summarize(handle, status, result))
+        return JobOutcome(summary=summarize(handle, status, result, tracker))
 
     async def collected(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom; see :meth:`~airflow_trainer_provider.job.backend.Backend.collected`.
@@ -199,6 +296,13 @@ class TrainerHook(BaseHook):
         :param handle: the job.
         """
         await (await self.backend_of(handle)).collected(handle)
+
+    async def release(self, handle: JobHandle) -> None:
+        """Note that no task waits for the job; see :meth:`~airflow_trainer_provider.job.backend.Backend.release`.
+
+        :param handle: the job.
+        """
+        await (await self.backend_of(handle)).release(handle)
 
     async def cancel(self, handle: JobHandle, reason: str) -> None:
         """Ask a job to end; see :meth:`~airflow_trainer_provider.job.backend.Backend.cancel`.
@@ -208,31 +312,25 @@ class TrainerHook(BaseHook):
         """
         await (await self.backend_of(handle)).cancel(handle, reason)
 
-    def cancel_now(self, handle: JobHandle, reason: str) -> None:
-        """Ask a job to end, from any thread, also from a signal handler.
-
-        :param handle: the job.
-        :param reason: what the job's status will say.
-        """
-        run_aside(self.cancel(handle, reason), _CANCEL_SECONDS)
-
-    async def cancel_task(self, identity: Identity, reason: str, handle: JobHandle | None = None) -> None:
+    async def cancel_task(
+        self, identity: Identity, reason: str, handle: JobHandle | None = None, *, spare_released: bool = False
+    ) -> None:
         """Ask the jobs of a task to end, whoever waits for them.
 
         :param identity: the task, and the try whose jobs are meant.
         :param reason: what the jobs' status will say.
-        :param handle: a job that the task had: where it was, the others are. None looks where this hook would make one.
+        :param handle: a job that the task had: the others are on the same backend. None looks where this hook would
+            submit one.
+        :param spare_released: leave the jobs alone that outlive their task.
         """
-        for backend in [await self.backend_of(handle)] if handle else await self._possible():
-            for found in await backend.find(identity):
-                await backend.cancel(found, reason)
-
-    async def _possible(self) -> list[Backend]:
-        """The backends on which a job may be that this hook has made."""
-        names = [self.name]
-        if self.name == AUTO:
-            names = list(await (await self._cluster(self._kubernetes_conn_id)).installed())
-        return [await self._backend(name, self._kubernetes_conn_id, self._namespace) for name in names]
+        for backend in [await self.backend_of(handle)] if handle else await self.backends():
+            found = {each.uid: each for each in await backend.find(identity)}
+            if handle:
+                # By its uid too: a component with other settings computes another identity.
+                found.setdefault(handle.uid, handle)
+            for each in found.values():
+                if not (spare_released and await backend.is_released(each)):
+                    await backend.cancel(each, reason)
 
     async def _backend(self, name: str, conn_id: str, namespace: str | None) -> Backend:
         key = (name, conn_id, namespace)
@@ -244,8 +342,10 @@ class TrainerHook(BaseHook):
         settings = self.settings
         if name == LOCAL:
             return LocalBackend(settings.local_root, settings.poll_interval, settings.local_keep)
+        if name not in CLUSTER_BACKENDS:
+            return make_registered(name, conn_id, namespace)
         from airflow_trainer_provider.cluster.backend import ClusterBackend
-        from airflow_trainer_provider.cluster.log_streams import LogStreams
+        from airflow_trainer_provider.cluster.logs.streams import LogStreams
 
         LogStreams.limit = settings.log_streams
         cluster = await self._cluster(conn_id)
@@ -255,7 +355,8 @@ class TrainerHook(BaseHook):
         from airflow_trainer_provider.cluster.cluster import Cluster
 
         at_end(Cluster.close_all)
-        return await Cluster.of(await self._connection(conn_id))
+        # Not a method: it would keep this hook, and all that it remembers, for as long as the cluster lives.
+        return await Cluster.of(await self._connection(conn_id), partial(reread, self._read_connection, conn_id))
 
     async def _usual_namespace(self) -> str:
         try:
@@ -264,15 +365,38 @@ class TrainerHook(BaseHook):
             return self.settings.namespace
         return choose_namespace(None, connection, self.settings.namespace)
 
-    async def _connection(self, conn_id: str) -> ClusterConnection:
-        try:
-            return await self._read_connection(conn_id)
-        except AirflowNotFoundException:
-            raise BackendUnavailable(
-                f"backend={self.name!r} looks for a cluster, and there is no connection {conn_id!r}. "
-                "Training on the worker's own machine is never chosen silently. To train on the worker's own machine, "
-                "say so: backend='local' in the operator, or [trainer] backend = local in Airflow's configuration."
-            ) from None
+    async def _connection(
+        self, conn_id: str, *, has_existed: bool = False, timeout: float = _UNREADABLE_SECONDS
+    ) -> ClusterConnection:
+        """Read a connection, again and again while Airflow or its secrets backends do not answer.
+
+        :param has_existed: a job was submitted through it: that Airflow finds none is an outage too.
+        :param timeout: seconds for which it is read again.
+        """
+        deadline, pause, is_known = time.monotonic() + timeout, _READ_FIRST, False
+        while True:
+            try:
+                return await self._read_connection(conn_id)
+            except ConnectionUnreadable as error:
+                unreadable = error
+            except AirflowNotFoundException:
+                if not has_existed:
+                    raise self._no_connection(conn_id) from None
+                unreadable = ConnectionUnreadable(conn_id, "Airflow finds no connection of this id")
+            if time.monotonic() + pause > deadline:
+                raise unreadable
+            if not is_known:
+                self.log.warning("%s It is read again; a job that runs goes on.", unreadable)
+            is_known = True
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _READ_MOST)
+
+    def _no_connection(self, conn_id: str) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"backend={self.name!r} looks for a cluster, and there is no connection {conn_id!r}. "
+            "Training on the worker's own machine is never chosen silently. To train on the worker's own machine, "
+            "say so: backend='local' in the operator, or [trainer] backend = local in Airflow's configuration."
+        )
 
     async def _diagnosis(self, handle: JobHandle, status: JobStatus) -> Diagnosis:
         replica = status.first_failed or (status.replicas[0].name if status.replicas else None)
@@ -282,7 +406,13 @@ class TrainerHook(BaseHook):
     async def _log_tail(self, handle: JobHandle, replica: str) -> list[str]:
         try:
             return await (await self.backend_of(handle)).log_tail(handle, replica, _SEARCHED_LINES)
-        except (ApiError, JobLost) as error:
-            # Pods go, and their logs with them. The verdict does without.
+        except Exception as error:
+            # Pods go, and their logs with them; a disk fails. The verdict does without.
             self.log.warning("No last lines of %s of training job %s: %s", replica, handle.name, error)
             return []
+
+
+def _backend_name(handle: JobHandle) -> str:
+    """The backend of a job. A handle comes from XCom, where anything may write."""
+    check_backend("job.backend", handle.backend, fix="Pass the handle that an operator made.", auto=False)
+    return handle.backend

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
-from airflow_trainer_provider.errors import JobLost, JobTimeout
-from airflow_trainer_provider.job.backend import Backend
+from airflow_trainer_provider.errors import JobLost, JobTimeout, TrainJobError
+from airflow_trainer_provider.job.backend import Backend, LogLine, Tracked
 from airflow_trainer_provider.job.handle import JobHandle
-from airflow_trainer_provider.job.monitor import Monitor
+from airflow_trainer_provider.job.monitor import CannotStart, Monitor
+from airflow_trainer_provider.job.plan.tools import is_whole, with_node
+from airflow_trainer_provider.job.progress.reporter import Reporter
+from airflow_trainer_provider.job.queue.notes import QueueNotes
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 
 Emit = Callable[[str], None]
+
+log = logging.getLogger(__name__)
+
+#: How soon the replicas' lines are read again after that has failed, in seconds.
+_READ_AGAIN = 30.0
 
 
 async def follow(
@@ -27,50 +38,48 @@ async def follow(
     startup_timeout: float | None = None,
     leader_only: bool = False,
     only_until: Collection[JobPhase] | None = None,
+    reporter: Reporter | None = None,
 ) -> JobStatus:
-    """Wait for a job's end, telling of its phases and its replicas' lines on the way.
+    """Wait for a job's end, and emit its phases and its replicas' lines on the way.
 
-    A job that can never start is ended; its status then is that it has failed, and why. One that is somebody else's is
+    A job that can never start is ended; its status then is that it has failed, and why. One created outside Airflow is
     left alone.
 
     :param backend: where it runs.
     :param handle: the job.
     :param emit: takes each line for the task's log.
-    :param reader: whose place in the logs is kept; None leaves the logs alone.
+    :param reader: whose log cursor is kept; None leaves the logs alone.
     :param startup_timeout: see :class:`~airflow_trainer_provider.job.monitor.Monitor`.
     :param leader_only: leave out the lines of all replicas but the one with rank 0.
     :param deadline: when to give up waiting; None waits for ever.
-    :param only_until: the job is somebody else's, and one of these phases ends the wait as well; None for a job of
-        ours.
-    :return: the job's last status. All its lines have been emitted by then.
+    :param only_until: the job was created outside Airflow, and one of these phases ends the wait as well; None for a
+        job of ours.
+    :param reporter: takes the lines of rank 0 and the statuses, and reports them; None reports nothing.
+    :return: the job's last status. All its lines have been emitted by then; where that was not possible, which never
+        ends the wait, a line says so.
     :raises JobTimeout: the deadline has passed. The job goes on: ending it is the caller's choice.
     :raises JobLost: the job is gone.
     """
     monitor = Monitor(startup_timeout) if only_until is None else None
-    ended: asyncio.Event | None = None
-    lines: asyncio.Future[None] | None = None
+    emit = _Emitter(emit)
+    source = _Source(backend, handle, leader_only, reporter)
+    lines = _Lines(lambda ended, reader: _emit_logs(source, emit, reader, ended), reader, reporter)
     last: JobStatus | None = None
-    told: str | None = None
+    news = _News(handle, emit)
     try:
         async with aclosing(_statuses(backend, handle, monitor, deadline)) as statuses:
             async for last in statuses:
-                if reader and lines is None and _may_have_lines(last):
-                    ended = asyncio.Event()
-                    telling = _emit_logs(backend, handle, emit, reader, leader_only, ended)
-                    lines = asyncio.ensure_future(telling)
-                if last.phase.ended and lines and ended:
-                    ended.set()
-                    await lines
-                if last.text() != told:
-                    told = last.text()
-                    emit(f"Training job {handle.name}: {told}.")
+                await lines.follow(last)
+                news.emit(last)
                 if last.phase in (only_until or ()):
                     break
+        await lines.finish()
+    except TrainJobError:
+        await lines.finish()
+        raise
     finally:
-        if lines:
-            lines.cancel()
-            await asyncio.gather(lines, return_exceptions=True)
-    assert last is not None, "a watch tells at least how the job stands now"
+        await lines.close()
+    assert last is not None, "a watch yields at least the job's current status"
     return last
 
 
@@ -109,55 +118,255 @@ async def _statuses(
     backend: Backend, handle: JobHandle, monitor: Monitor | None, deadline: datetime | None
 ) -> AsyncGenerator[JobStatus, None]:
     """The job's statuses up to its end; of a job that can never start, the last is that it has failed."""
-    changes = backend.watch(handle)
-    signal = Signal()
-    change = _next(changes, signal)
+    changes = _Changes(backend.watch(handle))
     status: JobStatus | None = None
     try:
         while True:
             # A verdict may be due though nothing changes.
             verdict_in = monitor.next_wakeup(_now()) if monitor and status else None
-            left = (deadline - _now()).total_seconds() if deadline else None
-            await signal.wait(min((wait for wait in (verdict_in, left) if wait is not None), default=None))
-            if change.done():
-                status = change.result()
+            if await changes.wait(_shortest(verdict_in, _seconds_to(deadline))):
+                status = changes.take()
                 if status is None:
                     return
                 yield status
-                change = _next(changes, signal)
             elif deadline and _now() >= deadline:
                 raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
-            verdict = monitor.observe(status, _now()) if monitor and status else None
+            verdict = _verdict(monitor, status)
             if status and verdict:
                 outcome = verdict.outcome(status, _now())
-                await backend.cancel(handle, f"it cannot start: {verdict.reason}: {verdict.message}")
-                with suppress(JobLost):
-                    while await change is not None:
-                        change = _next(changes, signal)
+                reason = f"it cannot start: {verdict.reason}: {verdict.message}"
+                # Suspended, it would be resumed by the next try, and would fail that one as well.
+                await backend.cancel(handle, reason, resumable=False)
+                await changes.skip_to_end()
                 yield outcome
                 return
     finally:
-        change.cancel()
-        await asyncio.gather(change, return_exceptions=True)
+        await changes.close()
 
 
-def _next(changes: AsyncIterator[JobStatus], signal: Signal) -> asyncio.Task[JobStatus | None]:
-    """The next status, None at the end; sets the signal when it is there."""
-
-    async def get() -> JobStatus | None:
-        return await anext(changes, None)
-
-    task = asyncio.ensure_future(get())
-    task.add_done_callback(lambda _: signal.set())
-    return task
+def _verdict(monitor: Monitor | None, status: JobStatus | None) -> CannotStart | None:
+    return monitor.observe(status, _now()) if monitor and status else None
 
 
-async def _emit_logs(
-    backend: Backend, handle: JobHandle, emit: Emit, reader: str, leader_only: bool, ended: asyncio.Event
-) -> None:
-    async for line in backend.logs(handle, reader, ended):
-        if line.replica == handle.leader or not leader_only:
-            emit(str(line))
+def _seconds_to(deadline: datetime | None) -> float | None:
+    return (deadline - _now()).total_seconds() if deadline else None
+
+
+def _shortest(*waits: float | None) -> float | None:
+    """The shortest of some times to wait; None where there is none."""
+    return min((wait for wait in waits if wait is not None), default=None)
+
+
+class _News:
+    """What a task's log says of how its job stands: each thing once.
+
+    :param handle: the job.
+    :param emit: takes each line.
+    """
+
+    # There is one for each job that waits.
+    __slots__ = ("_emit", "_last", "_name", "_queue", "_tools")
+
+    def __init__(self, handle: JobHandle, emit: Emit) -> None:
+        self._name = handle.name
+        self._emit = emit
+        self._last: str | None = None
+        self._queue = QueueNotes()
+        # Those whose address says which node only once a replica has one.
+        self._tools = {name: url for name, url in handle.tools.items() if not is_whole(url)}
+
+    def emit(self, status: JobStatus) -> None:
+        """Emit what is new in a status."""
+        if status.text() != self._last:
+            self._last = status.text()
+            self._emit(f"Training job {self._name}: {self._last}.")
+        if note := self._queue.note(status.queue):
+            self._emit(f"Training job {self._name}: {note}.")
+        if status.node_address:
+            for name, url in self._tools.items():
+                self._emit(f"Tool {name}: {with_node(url, status.node_address)}")
+            self._tools = {}
+
+
+class _Changes:
+    """A job's statuses, the next of which is always waited for. Close it.
+
+    :param statuses: of the job, as its backend gives them.
+    """
+
+    # There is one for each job that waits.
+    __slots__ = ("_next", "_signal", "_statuses")
+
+    def __init__(self, statuses: AsyncIterator[JobStatus]) -> None:
+        self._statuses = statuses
+        self._signal = Signal()
+        self._next = self._begin()
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait for the next status, or the end.
+
+        :param seconds: how long at most; None for ever.
+        :return: whether it is there.
+        """
+        await self._signal.wait(seconds)
+        return self._next.done()
+
+    def take(self) -> JobStatus | None:
+        """The next status, which is there; None at the end."""
+        status = self._next.result()
+        if status is not None:
+            self._next = self._begin()
+        return status
+
+    async def skip_to_end(self) -> None:
+        """Wait for the end of the job."""
+        with suppress(JobLost):
+            while await self._next is not None:
+                self._next = self._begin()
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        self._next.cancel()
+        await asyncio.gather(self._next, return_exceptions=True)
+
+    def _begin(self) -> asyncio.Task[JobStatus | None]:
+        task = asyncio.ensure_future(self._get())
+        task.add_done_callback(lambda _: self._signal.set())
+        return task
+
+    async def _get(self) -> JobStatus | None:
+        return await anext(self._statuses, None)
+
+
+class _Lines:
+    """The replicas' lines, which are emitted beside the job's phases, and what is reported of both. Close it.
+
+    :param emit: emits them until the event is set.
+    :param reader: as for :func:`follow`.
+    :param reporter: likewise.
+    """
+
+    # There is one for each job that waits.
+    __slots__ = ("_emit", "_emitting", "_ended", "_reader", "_reporter")
+
+    def __init__(
+        self,
+        emit: Callable[[asyncio.Event, str], Coroutine[Any, Any, None]],
+        reader: str | None,
+        reporter: Reporter | None,
+    ) -> None:
+        self._emit = emit
+        self._reader = reader
+        self._reporter = reporter
+        self._ended: asyncio.Event | None = None
+        self._emitting: asyncio.Future[None] | None = None
+
+    async def follow(self, status: JobStatus) -> None:
+        """Begin once there may be lines; at the job's end wait for the last ones."""
+        if self._reporter:
+            self._reporter.status(status)
+        if self._reader and self._emitting is None and _may_have_lines(status):
+            self._ended = asyncio.Event()
+            self._emitting = asyncio.ensure_future(self._emit(self._ended, self._reader))
+        if status.phase.ended and self._emitting and self._ended:
+            self._ended.set()
+            await self._emitting
+
+    async def finish(self) -> None:
+        """Report the last state."""
+        if self._reporter:
+            await self._reporter.finish()
+
+    async def close(self) -> None:
+        """Emit and report no more."""
+        if self._emitting:
+            self._emitting.cancel()
+            await asyncio.gather(self._emitting, return_exceptions=True)
+        if self._reporter:
+            await self._reporter.close()
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where lines come from, and which of them are wanted; see :func:`follow`."""
+
+    backend: Backend
+    handle: JobHandle
+    leader_only: bool
+    reporter: Reporter | None
+
+    async def lines(self, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
+        """The replicas' lines, up to the job's end."""
+        if self.reporter is None:
+            return self.backend.logs(self.handle, reader, ended)
+        await self.reporter.begin_lines()
+        return self.backend.logs(self.handle, reader, ended, Tracked(self.reporter.since))
+
+    def for_the_log(self, line: LogLine) -> Iterator[str]:
+        """What the task's log shows of a line."""
+        is_leaders = line.replica == self.handle.leader
+        # A line without a position is one of the backend, or one that was cut and comes again at the end.
+        if is_leaders and self.reporter and line.position is not None:
+            note = self.reporter.line(line.text, line.at, line.position)
+            if note:
+                yield f"[{line.replica}] {note}"
+        if not line.is_hidden and (is_leaders or not self.leader_only):
+            yield str(line)
+
+
+async def _emit_logs(source: _Source, emit: Emit, reader: str, ended: asyncio.Event) -> None:
+    """Emit the replicas' lines up to the job's end. An error is no reason to end the wait for the job."""
+    emitted, handle = "", source.handle
+    while True:
+        is_last = ended.is_set()
+        try:
+            async for line in await source.lines(reader, ended):
+                for text in source.for_the_log(line):
+                    emit(text)
+            return
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            _warn(f"The lines of training job {handle.name} cannot be read", error)
+        if is_last:
+            emit(f"... the rest of the lines of training job {handle.name} is missing here: {why}")
+            return
+        if why != emitted:
+            emitted = why
+            emit(f"... reading the lines of training job {handle.name} has failed, and is tried again: {why}")
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(ended.wait(), _READ_AGAIN)
+
+
+class _Emitter:
+    """Emits lines. A log that cannot be written, as on a full disk, does not end the wait for the job.
+
+    :param emit: takes each line.
+    """
+
+    # There is one for each job that waits.
+    __slots__ = ("_emit", "_missing")
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._missing = 0
+
+    def __call__(self, line: str) -> None:
+        """Emit a line, or count it as missing."""
+        try:
+            if self._missing:
+                self._emit(f"... {self._missing} lines are missing here: they could not be written")
+                self._missing = 0
+            self._emit(line)
+        except Exception as error:
+            self._missing += 1
+            if self._missing == 1:
+                _warn("A line of a training job's log could not be written", error)
+
+
+def _warn(text: str, error: Exception) -> None:
+    # The process's own log may be on the same disk.
+    with suppress(Exception):
+        log.warning(text, exc_info=error)
 
 
 def _now() -> datetime:

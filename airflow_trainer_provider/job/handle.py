@@ -6,32 +6,36 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_trainer_provider.errors import Problem, SpecError
+from airflow_trainer_provider.spec.values.names import ObjectName
+from airflow_trainer_provider.spec.values.plain import plain
 
 
 class JobHandle(BaseModel):
     """A submitted job. Holds no secret, and goes into XCom as it is.
 
     :param name: the job's name.
-    :param uid: tells it from any other job that ever had this name.
+    :param uid: distinguishes it from any other job that ever had this name.
     :param backend: the backend it runs on.
     :param framework: its framework.
     :param leader: the replica that holds rank 0.
     :param owner: the try of the task that waits for it; only the owner may end it.
     :param location: where the backend finds it: the root folder of the local backend.
+    :param tools: where its tools are reached: name -> address.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: ObjectName
     uid: str
     backend: str
     framework: str
     leader: str
     owner: int
     location: str
+    tools: Mapping[str, str] = Field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Any, field: str = "job") -> JobHandle:
@@ -41,15 +45,19 @@ class JobHandle(BaseModel):
         :param field: what to call it in an error.
         :raises SpecError: it is none of these.
         """
-        if isinstance(value, cls):
-            return value
+        # isinstance() would look at attributes of any object, which may raise anything.
+        if issubclass(type(value), cls):
+            handle: JobHandle = value
+            return handle
         try:
-            return cls.model_validate(json.loads(value) if isinstance(value, str) else dict(value))
-        except (ValueError, TypeError, ValidationError):
+            given = plain(field, value)
+            return cls.model_validate(json.loads(given) if isinstance(given, str) else given)
+        except (ValueError, RecursionError, SpecError):
             allowed = "the handle that an operator pushed to XCom under the key 'job'"
             fix = "Pass train.output['job'], or '{{ ti.xcom_pull(\"train\", key=\"job\") | tojson }}' in a template."
-            raise SpecError([Problem(field, value, allowed, fix)]) from None
+            raise SpecError([Problem(field, type(value).__name__, allowed, fix)]) from None
 
     def to_xcom(self) -> Mapping[str, Any]:
         """As JSON values."""
-        return self.model_dump(mode="json")
+        # Left out where there are none: a triggerer of an earlier version knows no such field.
+        return self.model_dump(mode="json", exclude=None if self.tools else {"tools"})

@@ -11,29 +11,71 @@ from pydantic import BaseModel, ConfigDict
 from airflow_trainer_provider.spec import ManifestSpec, TrainJobSpec
 
 _READABLE_LENGTH = 32
+_LONGEST_FOLDER = 40
 #: The most characters of a job's name, where its backend sets no lower bound.
 NAME_LENGTH = 48
 
 
 class Identity(BaseModel):
-    """The task that a job belongs to. All tries of a task share everything but ``try_number``.
+    """The task that a job belongs to, and the try that submits it.
 
     :param map_index: -1 for a task that is not mapped.
+    :param deployment: which Airflow the task is of, as ``[trainer] deployment`` says; None where the job was submitted
+        by a version that did not record it.
+    :param max_tries: how many tries the task may have. Airflow raises it each time the task is cleared, and at no other
+        time; None where it was not recorded.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A newer version may record more.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     dag_id: str
     run_id: str
     task_id: str
     map_index: int = -1
     try_number: int = 1
+    deployment: str | None = None
+    max_tries: int | None = None
 
     @property
     def key(self) -> str:
-        """The same for all tries of this task, and for no other task."""
-        parts = (self.dag_id, self.run_id, self.task_id, str(self.map_index))
+        """The same for all tries of this task, and for no other task of any deployment."""
+        return self._key(self.deployment)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that jobs of this task may have: those of earlier versions know no deployment."""
+        return tuple(dict.fromkeys((self.key, self._key(None))))
+
+    def is_same_task(self, other: Identity) -> bool:
+        """Whether another identity is of the same task, whatever its try.
+
+        :param other: read from a job that has one of :attr:`keys`, which are short enough to collide.
+        """
+        same = all(getattr(self, name) == getattr(other, name) for name in ("dag_id", "run_id", "task_id", "map_index"))
+        return same and other.deployment in (None, self.deployment or "")
+
+    def was_cleared_since(self, earlier: Identity) -> bool:
+        """Whether the task was cleared after an earlier try had begun: what that try left is not wanted any more.
+
+        :param earlier: of the earlier try.
+        """
+        return None not in (self.max_tries, earlier.max_tries) and self.max_tries != earlier.max_tries
+
+    def _key(self, deployment: str | None) -> str:
+        parts = (self.dag_id, self.run_id, self.task_id, str(self.map_index), *([deployment] if deployment else []))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
+
+    def folder_name(self, scope: str) -> str:
+        """The name of a folder that all jobs of a scope share, and no others: readable, and safe in any path.
+
+        :param scope: ``task``, whose tries share it; ``run``, all tasks of it; or ``dag``, all its runs.
+        """
+        task = (self.task_id, *([str(self.map_index)] if self.map_index >= 0 else ()))
+        parts = {"task": (self.dag_id, self.run_id, *task), "run": (self.dag_id, self.run_id), "dag": (self.dag_id,)}
+        key = hashlib.sha256("\0".join((scope, self.deployment or "", *parts[scope])).encode()).hexdigest()[:16]
+        slug = _slug("-".join((self.dag_id, *task) if scope == "task" else parts[scope]), _LONGEST_FOLDER)
+        return f"{slug}-{key}" if slug else key
 
     def job_name(self, readable: str | None = None, limit: int = NAME_LENGTH) -> str:
         """The name of this try's job: a DNS label.
@@ -44,17 +86,28 @@ class Identity(BaseModel):
         end = f"-{self.key}-{self.try_number}"
         room = min(_READABLE_LENGTH, limit - len(end))
         text = readable or f"{self.dag_id}-{self.task_id}"
-        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:room].strip("-")
+        slug = _slug(text, room)
         if not slug[:1].isalpha():
             slug = f"job-{slug}"
         return f"{slug[:room].rstrip('-')}{end}"
 
 
+def _slug(text: str, most: int) -> str:
+    """A text as lowercase letters and digits, with ``-`` between them; empty where it has none."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:most].strip("-")
+
+
 def spec_digest(spec: TrainJobSpec | ManifestSpec) -> str:
-    """A short digest that is the same for equal specs only.
+    """A short digest that is the same only for specs that run the same.
 
     :param spec: any spec.
     """
     # Sorted: mappings are equal in any order, and Airflow does not promise to keep that of a task's parameters.
-    text = json.dumps(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+    # How a job's lines are read changes nothing of the job: one that runs is adopted.
+    values = spec.model_dump(mode="json", exclude_defaults=True, exclude={"metrics"})
+    function = values.get("function", {})
+    if "digest" in function:
+        # A function's files have its line numbers, and the provider's own code, which change while a job runs.
+        del function["files"]
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,18 +1,19 @@
-"""Tells a job that takes its time to start from one that never will. Sans-IO: statuses and times in, verdict out."""
+"""Distinguishes a job that starts slowly from one that never will. Sans-IO: statuses and times in, verdict out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_trainer_provider.job.causes import INIT, ON_THE_WAY
+from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
 #: Reasons that no waiting cures, once the kubelet has had the time to see its mistake.
 _HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _HOPELESS_SECONDS = 10.0
-#: Reasons that pass where a registry or a Secret comes late; the kubelet alternates between those of one trouble.
-_TROUBLES = {
+#: Reasons that pass where a registry or a Secret comes late; the kubelet alternates between those of one cause.
+_START_FAILURES = {
     "ErrImagePull": "image",
     "ImagePullBackOff": "image",
     "ImageInspectError": "image",
@@ -24,7 +25,9 @@ _TROUBLES = {
     "PreStartHookError": "container",
     "RunContainerError": "container",
 }
-_TROUBLE_SECONDS = 60.0
+_START_FAILURE_SECONDS = 60.0
+#: The cause of a replica that has failed, and that nothing starts again.
+_BLOCKED = "blocked"
 #: How long a job is looked at before its startup timeout can end it: whoever takes a job over sees it at its worst.
 _SEEN_SECONDS = 10.0
 
@@ -63,10 +66,10 @@ class CannotStart:
 
 
 @dataclass(frozen=True)
-class _Trouble:
+class _StartFailure:
     kind: str
     since: datetime
-    patience: timedelta
+    limit: timedelta
     replica: ReplicaStatus
 
 
@@ -76,9 +79,12 @@ class Monitor:
     :param startup_timeout: ``run_policy.startup_timeout_seconds`` of the job; None bounds only what can never start.
     """
 
+    # There is one for each job that waits.
+    __slots__ = ("_seen_since", "_start_failures", "_started", "_timeout", "_waiting_since")
+
     def __init__(self, startup_timeout: float | None) -> None:
         self._timeout = None if startup_timeout is None else timedelta(seconds=startup_timeout)
-        self._troubles: dict[str, _Trouble] = {}
+        self._start_failures: dict[str, _StartFailure] = {}
         self._waiting_since: datetime | None = None
         self._seen_since: datetime | None = None
         self._started = False
@@ -90,11 +96,11 @@ class Monitor:
         :param now: the time.
         :return: why the job can never start, or has not in time; None while there is hope.
         """
-        self._note_troubles(status, now)
+        self._note_start_failures(status, now)
         self._note_waiting(status, now)
-        for trouble in self._troubles.values():
-            if now >= trouble.since + trouble.patience:
-                return _never_starts(trouble)
+        for failure in self._start_failures.values():
+            if now >= failure.since + failure.limit:
+                return _never_starts(failure)
         end = self._timeout_at()
         return self._timed_out(status) if end and now >= end else None
 
@@ -104,22 +110,23 @@ class Monitor:
         :param now: the time.
         :return: seconds from now; None: only a change can matter.
         """
-        ends = [trouble.since + trouble.patience for trouble in self._troubles.values()]
+        ends = [failure.since + failure.limit for failure in self._start_failures.values()]
         timeout = self._timeout_at()
         if timeout:
             ends.append(timeout)
         return max(0.0, (min(ends) - now).total_seconds()) if ends else None
 
-    def _note_troubles(self, status: JobStatus, now: datetime) -> None:
-        troubles = {}
+    def _note_start_failures(self, status: JobStatus, now: datetime) -> None:
+        found = {}
         for replica in () if status.phase.ended else status.replicas:
-            kind, patience = _trouble_of(replica)
+            is_blocking = replica.name == status.blocked_by
+            kind, seconds = (_BLOCKED, _START_FAILURE_SECONDS) if is_blocking else _start_failure_of(replica)
             if kind is None:
                 continue
-            known = self._troubles.get(replica.name)
+            known = self._start_failures.get(replica.name)
             since = known.since if known and known.kind == kind else now
-            troubles[replica.name] = _Trouble(kind, since, timedelta(seconds=patience), replica)
-        self._troubles = troubles
+            found[replica.name] = _StartFailure(kind, since, timedelta(seconds=seconds), replica)
+        self._start_failures = found
 
     def _note_waiting(self, status: JobStatus, now: datetime) -> None:
         # What starts again has started once: that is a matter of restarts and deadlines, not of this timeout.
@@ -139,9 +146,8 @@ class Monitor:
     def _timed_out(self, status: JobStatus) -> CannotStart:
         assert self._timeout is not None
         waiting = [replica for replica in status.replicas if replica.started_at is None]
-        names = ", ".join(replica.name for replica in waiting[:3]) + (", ..." if len(waiting) > 3 else "")
         late = (
-            f"{names} had not started {self._timeout.total_seconds():g} s after it could have "
+            f"{_names(waiting)} had not started {self._timeout.total_seconds():g} s after it could have "
             "(run_policy.startup_timeout_seconds)"
         )
         hindered = next((replica for replica in waiting if replica.reason not in ON_THE_WAY), None)
@@ -151,17 +157,23 @@ class Monitor:
         return CannotStart(status.reason or "StartupTimeout", f"{late}: {status.message or status.text()}")
 
 
-def _trouble_of(replica: ReplicaStatus) -> tuple[str | None, float]:
+def _names(replicas: Sequence[ReplicaStatus]) -> str:
+    """The first ones by name."""
+    return ", ".join(replica.name for replica in replicas[:3]) + (", ..." if len(replicas) > 3 else "")
+
+
+def _start_failure_of(replica: ReplicaStatus) -> tuple[str | None, float]:
     reason = (replica.reason or "").removeprefix(INIT)
     if replica.finished_at is not None:
         return None, 0.0
     if reason in _HOPELESS:
         return reason, _HOPELESS_SECONDS
-    return _TROUBLES.get(reason), _TROUBLE_SECONDS
+    return _START_FAILURES.get(reason), _START_FAILURE_SECONDS
 
 
-def _never_starts(trouble: _Trouble) -> CannotStart:
-    replica = trouble.replica
+def _never_starts(failure: _StartFailure) -> CannotStart:
+    replica = failure.replica
     reason = replica.reason or "Unknown"
-    message = replica.message or f"its container has not started for {trouble.patience.total_seconds():g} s"
+    late = f"its container has not started for {failure.limit.total_seconds():g} s"
+    message = replica.message or ("it has failed, and the job cannot start" if failure.kind == _BLOCKED else late)
     return CannotStart(reason, message, replica.name)

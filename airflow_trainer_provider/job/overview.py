@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_trainer_provider.job.diagnosis import Diagnosis
+from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobStatus
 
@@ -19,7 +19,7 @@ class Overview:
     :param kind: short name of its kind; ``local`` for one of the local backend.
     :param backend: where it runs.
     :param location: its namespace, or the folder that holds its folder.
-    :param framework: what it runs; None where nobody wrote it down.
+    :param framework: what it runs; None where no annotation names it.
     :param status: how it stands.
     :param replicas: how many it has, also where none has begun.
     :param identity: the try of the task that submitted it; None where something else made it.

@@ -4,62 +4,171 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.progress.tracker import Tracker
 from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.text.mask import Mask
 
 #: Where rank 0 writes its result.
 RESULT_PATH_VARIABLE = "TRAINER_RESULT_PATH"
 #: The most bytes of a result. Kubernetes cuts a container's termination message at 4096 bytes and does not say so: one
 #: of that length may be a part. What fits here fits everywhere.
 RESULT_LIMIT_BYTES = 4095
+#: The variable that says how many bytes a result may have, where these are more.
+RESULT_BYTES_VARIABLE = "TRAINER_RESULT_BYTES"
+#: The key by which a result is known as that of a function; its value is the function's name. Beside it is what the
+#: function has returned, or why that is missing: JSON may not have it.
+RETURNED_BY = "trainer_function"
+#: The most bytes of a function's value as JSON, with that key.
+VALUE_LIMIT_BYTES = 256 * 1024
+#: The key of a summary that says how large a value is that is too large for a script's result.
+RESULT_BYTES = "result_bytes"
+#: How a function's result begins.
+_OF_FUNCTION = f'{{"{RETURNED_BY}":'.encode()
+#: A text or a number in JSON.
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*')
 
 
-def read_result(content: bytes | None) -> tuple[Any, str | None]:
+@dataclass(frozen=True)
+class Result:
+    """What rank 0 wrote.
+
+    :param value: of a script or a function.
+    :param error: why there is none although something was written.
+    :param function: the name of the function that has ended; None where none is known to have been called.
+    """
+
+    value: Any = None
+    error: str | None = None
+    function: str | None = None
+
+
+def masked_result(content: bytes, mask: Mask) -> bytes:
+    """Mask the job's own secrets in its result. Nothing else in it is changed: JSON stays JSON.
+
+    :param content: the file's bytes.
+    :param mask: for the job's secrets.
+    """
+    # A result that is too long is rejected by its length, which has to stay.
+    if len(content) > _limit_of(content) or not mask:
+        return content
+    try:
+        text = content.decode()
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return mask.text(content.decode("utf-8", "replace")).encode() if mask.concerns(content) else content
+    return _SCALAR.sub(lambda found: _masked_scalar(found[0], mask), text).encode("utf-8", "surrogatepass")
+
+
+def _masked_scalar(text: str, mask: Mask) -> str:
+    value = json.loads(text) if text.startswith('"') else text
+    masked = mask.text(value)
+    return text if masked == value else json.dumps(masked, ensure_ascii=False)
+
+
+def read_result(content: bytes | None) -> Result:
     """Read what rank 0 wrote.
 
     :param content: the file's bytes; None where rank 0 wrote nothing.
-    :return: the result, and why there is none although something was written.
     """
     if content is None or not content.strip():
-        return None, None
+        return Result()
     way_out = f"Write large results to storage, and only their address to ${RESULT_PATH_VARIABLE}."
-    if len(content) > RESULT_LIMIT_BYTES:
-        return (
-            None,
-            f"the result has more than {RESULT_LIMIT_BYTES} bytes, which are the most that are kept. {way_out}",
-        )
+    if len(content) > (limit := _limit_of(content)):
+        return Result(error=f"the result has more than {limit} bytes, which are the most that are kept. {way_out}")
     try:
-        return json.loads(content, parse_constant=_reject_constant, parse_float=_finite), None
+        value = json.loads(content, parse_constant=_reject_constant, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
-        return None, f"the result is not JSON: {error}. Write it with json.dump()."
+        return Result(error=f"the result is not JSON: {error}. Write it with json.dump().")
+    if isinstance(value, dict) and isinstance(value.get(RETURNED_BY), str):
+        return Result(value.get("value"), value.get("error"), value[RETURNED_BY])
+    return Result(value)
 
 
-def summarize(handle: JobHandle, status: JobStatus, content: bytes | None) -> dict[str, Any]:
+def no_value(function: str, why: str) -> bytes:
+    """What rank 0 would have written, had it known that its value cannot be had.
+
+    :param function: the function's name.
+    :param why: why there is none.
+    """
+    return json.dumps({RETURNED_BY: function, "error": why}).encode()
+
+
+def summarize(
+    handle: JobHandle, status: JobStatus, content: bytes | None, tracker: Tracker | None = None
+) -> dict[str, Any]:
     """What goes into XCom at a job's end.
 
     :param handle: the job.
     :param status: its last status.
     :param content: what rank 0 wrote; see :func:`read_result`.
+    :param tracker: of the job's progress; None where that was not followed.
     :return: JSON values; durations are in seconds, times in ISO 8601.
     """
-    result, error = read_result(content)
+    result = read_result(content)
+    progress = tracker.summary() if tracker else None
     summary = {
         "name": handle.name,
         "backend": handle.backend,
         "framework": handle.framework,
         "phase": status.phase.value,
-        "metrics": {**(status.progress.metrics if status.progress else {}), **_metrics(result)},
-        "result": result,
+        "metrics": {**_reported(status, tracker), **_metrics(result.value)},
+        "result": result.value,
+        **({RESULT_BYTES: len(content)} if content and len(content) > RESULT_LIMIT_BYTES and not result.error else {}),
+        **({"function": result.function} if result.function else {}),
         **status.model_dump(mode="json", exclude={"phase", "message", "first_failed", "replicas"}),
+        **durations(status),
+        "replicas": [replica.model_dump(mode="json") for replica in status.replicas],
+    }
+    return (
+        summary
+        | ({"progress": progress} if progress else {})
+        | ({"result_error": result.error} if result.error else {})
+    )
+
+
+def without_large_value(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary for where the value itself is beside it; one of some bytes stays.
+
+    :param summary: as :func:`summarize` gives it.
+    """
+    return {**summary, **({"result": None} if RESULT_BYTES in summary else {})}
+
+
+def failed_figures(status: JobStatus, tracker: Tracker | None = None) -> dict[str, Any]:
+    """What is counted and measured of a job that did not succeed, named as :func:`summarize` does.
+
+    :param status: its last status.
+    :param tracker: of the job's progress; None where that was not followed.
+    """
+    return {"restarts": status.restarts, "metrics": _reported(status, tracker), **durations(status)}
+
+
+def durations(status: JobStatus) -> dict[str, float | None]:
+    """How long a job waited, ran, and took in all, in seconds; None where that is not known.
+
+    :param status: its last status.
+    """
+    return {
         "queue_seconds": _seconds(status.queued_at, status.started_at),
         "run_seconds": _seconds(status.started_at, status.finished_at),
         "total_seconds": _seconds(status.queued_at, status.finished_at),
-        "replicas": [replica.model_dump(mode="json") for replica in status.replicas],
     }
-    return summary | ({"result_error": error} if error else {})
+
+
+def _limit_of(content: bytes) -> int:
+    return VALUE_LIMIT_BYTES if content.startswith(_OF_FUNCTION) else RESULT_LIMIT_BYTES
+
+
+def _reported(status: JobStatus, tracker: Tracker | None) -> dict[str, Any]:
+    """The last value of each metric that the training has reported while it ran."""
+    return {**(status.progress.metrics if status.progress else {}), **(tracker.metrics if tracker else {})}
 
 
 def _metrics(result: Any) -> dict[str, float]:
@@ -82,6 +191,13 @@ def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text} is too large a number")
+    return value
+
+
+def _whole(text: str) -> int:
+    # Airflow's processes hand values to each other as MessagePack, which has no larger ones.
+    if not -(2**63) <= (value := int(text)) < 2**64:
+        raise ValueError(f"{text[:32]} is too large a number")
     return value
 
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_trainer_provider.job.queue.place import QueuePlace
+
+#: What a shell, and Kubernetes, add to a signal's number for the exit code of a process that the signal ended.
+SIGNAL_BASE = 128
+
+
+def signal_name(number: int) -> str | None:
+    """The name of a signal, e.g. ``SIGKILL``; None for a number that has none, as those of real-time signals.
+
+    :param number: the signal's.
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
 
 class JobPhase(str, Enum):
     """Where a job is in its life.
 
-    Queued: it waits for room. Starting: it has room, and not all replicas run yet. Suspended: somebody stopped it, and
-    it goes on when it is resumed.
+    Queued: it waits for room. Starting: it has room, and not all replicas run yet. Suspended: it was stopped by
+    request, and goes on when it is resumed.
     """
 
     QUEUED = "queued"
@@ -46,7 +63,8 @@ class ReplicaStatus(_Record):
     :param reason: one CamelCase word, as Kubernetes has it: ``Completed``, ``Error``, ``OOMKilled``, ``Stopped``.
     :param message: more on the reason, for people.
     :param restarts: how often it was started again.
-    :param peak_memory_bytes: the most memory that its largest process held; None where the system does not tell.
+    :param peak_memory_bytes: the most memory that its largest process held; None where the system does not report it.
+    :param node: the node that it runs on, or ran on last, where the backend knows; it is not part of the record.
     """
 
     group: str
@@ -60,11 +78,17 @@ class ReplicaStatus(_Record):
     peak_memory_bytes: int | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    node: str | None = Field(default=None, exclude=True)
 
     @property
     def name(self) -> str:
         """E.g. ``worker-1``."""
         return f"{self.group}-{self.index}"
+
+    @property
+    def shell_code(self) -> int | None:
+        """The exit code as a shell reports it: 128 and the signal's number where a signal ended the process."""
+        return SIGNAL_BASE + signal.Signals[self.signal] if self.signal else self.exit_code
 
     @property
     def failed(self) -> bool:
@@ -73,7 +97,7 @@ class ReplicaStatus(_Record):
 
 
 class Progress(_Record):
-    """How far a training is, as its script told.
+    """How far a training is, as its script reports.
 
     :param percent: of the work that is done.
     :param remaining_seconds: until the end, as the script estimates it.
@@ -104,8 +128,12 @@ class JobStatus(_Record):
     :param first_failed: the replica that failed first, e.g. ``worker-1``.
     :param replicas: in the order of their ranks; the first one's result is the job's.
     :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds
-        the job. It is for whoever waits, and not part of the record.
-    :param progress: what the training told of itself, where the backend knows; not part of the record either.
+        the job. It is for whoever waits, by the clock of that machine, and not part of the record.
+    :param blocked_by: the replica whose failure keeps the job from starting, and that the controller neither counts nor
+        cures; likewise.
+    :param queue: its place in the queue that holds it, where the backend knows; likewise.
+    :param progress: what the training reports, where the backend knows; not part of the record either.
+    :param node_address: of a node that runs a replica of a job with tools, where the backend knows; likewise.
     """
 
     phase: JobPhase
@@ -118,7 +146,10 @@ class JobStatus(_Record):
     first_failed: str | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     waiting_since: datetime | None = Field(default=None, exclude=True)
+    blocked_by: str | None = Field(default=None, exclude=True)
+    queue: QueuePlace | None = Field(default=None, exclude=True)
     progress: Progress | None = Field(default=None, exclude=True)
+    node_address: str | None = Field(default=None, exclude=True)
 
     def text(self) -> str:
         """One line for a log."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from airflow_trainer_provider.errors import ApiError, JobLost
 from airflow_trainer_provider.job.backend import Backend
-from airflow_trainer_provider.job.diagnosis import Diagnosis, diagnose
+from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.plan.framework import Framework
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-
-if TYPE_CHECKING:
-    from airflow_trainer_provider.frameworks.base import Framework
 
 #: The log lines that are searched for the traceback of a failure.
 _SEARCHED_LINES = 400
@@ -32,7 +27,7 @@ async def verdict(backend: Backend, handle: JobHandle, framework: Framework, sta
     if replica:
         try:
             lines = await backend.log_tail(handle, replica, _SEARCHED_LINES)
-        except (ApiError, JobLost):
-            # Pods go, and their logs with them. The verdict does without.
+        except Exception:
+            # Pods go, and their logs with them; a disk fails. The verdict does without.
             lines = []
     return diagnose(handle.name, framework, status, lines)

@@ -1,1 +1,1 @@
-"""One file per Kubernetes kind: how a job becomes its objects, and how those tell how it stands. Pure."""
+"""One file per Kubernetes kind: how a job becomes its objects, and how its status is read from them. Pure."""

@@ -1,14 +1,15 @@
-"""The neutral shape that every kind fills in."""
+"""What kinds are made of: resources of the Kubernetes API, and what kinds render and read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
-from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.job.status import JobPhase, Progress
+from airflow_trainer_provider.errors import Problem, SpecError
+from airflow_trainer_provider.job.status import JobPhase
 
 #: A Kubernetes object, as it is sent and received.
 Manifest = dict[str, Any]
@@ -34,17 +35,41 @@ class Resource:
         return f"{self.plural}.{group}" if "." in group and not group.endswith(".k8s.io") else None
 
     def path(self, namespace: str, name: str = "") -> str:
-        """The path of one object, or without a name of all in a namespace."""
-        root = "/apis" if "/" in self.api_version else "/api"
-        return f"{root}/{self.api_version}/namespaces/{namespace}/{self.plural}" + (f"/{name}" if name else "")
+        """The path of one object, or without a name of all in a namespace.
+
+        :raises SpecError: a name would lead to another path.
+        """
+        end = f"/{_segment('name', name)}" if name else ""
+        return f"{self._root}/namespaces/{_segment('namespace', namespace)}/{self.plural}{end}"
+
+    def cluster_path(self, name: str) -> str:
+        """The path of one object of a resource that has no namespaces.
+
+        :raises SpecError: the name would lead to another path.
+        """
+        return f"{self._root}/{self.plural}/{_segment('name', name)}"
+
+    @property
+    def _root(self) -> str:
+        return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+
+
+def _segment(field: str, name: str) -> str:
+    """A name as one segment of a path, whatever characters it has."""
+    # Percent-encoding leaves dots as they are, and Kubernetes has no such names.
+    if name in ("", ".", ".."):
+        raise SpecError([Problem(field, name, "the name of an object in Kubernetes", "Correct it.")])
+    return quote(name, safe="")
 
 
 PODS = Resource("v1", "Pod", "pods")
 SERVICES = Resource("v1", "Service", "services")
 SECRETS = Resource("v1", "Secret", "secrets")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
+PERSISTENT_VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENTS = Resource("v1", "Event", "events")
 JOBS = Resource("batch/v1", "Job", "jobs")
+INGRESSES = Resource("networking.k8s.io/v1", "Ingress", "ingresses")
 
 
 @dataclass(frozen=True)
@@ -54,11 +79,18 @@ class Meta:
     :param name: of the job, and of its main object.
     :param labels: for every object and pod; few and short, to find them by.
     :param annotations: for the main object only.
+    :param user_labels: those that the user gave the job, for the main object; its pods get theirs with their settings.
     """
 
     name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str] = field(default_factory=dict)
+    user_labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def main_labels(self) -> dict[str, str]:
+        """The labels of the main object."""
+        return {**self.user_labels, **self.labels}
 
 
 @dataclass(frozen=True)
@@ -68,15 +100,19 @@ class Rendered:
     :param main: the one that stands for the job: it carries the annotations, and all others go when it goes.
     :param before: what has to be there first.
     :param after: what is made once the main object is there.
+    :param kept: what outlives the job, and is used again where it exists: it is created first, and has no owner.
+    :param note: for the task's log: which of several ways to write the job down was taken, and why.
     """
 
     main: Manifest
     before: tuple[Manifest, ...] = ()
     after: tuple[Manifest, ...] = ()
+    kept: tuple[Manifest, ...] = ()
+    note: str | None = None
 
 
 @dataclass(frozen=True)
-class Standing:
+class ControllerStatus:
     """What a job's own objects say of it; its pods say the rest.
 
     :param phase: succeeded, failed, suspended or restarting; None while it waits or runs.
@@ -97,7 +133,7 @@ class Standing:
 class Facts:
     """What a cluster brings that decides how a job is written down.
 
-    :param schema: OpenAPI schema of the main object, as the installed CRD has it; None where nobody asked yet.
+    :param schema: OpenAPI schema of the main object, as the installed CRD has it; None where it has not been read yet.
     :param runtime: the runtime that the job's ``runtime_ref`` names, as the cluster has it.
     """
 
@@ -105,69 +141,18 @@ class Facts:
     runtime: Manifest | None = None
 
 
-#: A replica's group and its index there.
-Place = tuple[str, int]
-
-
-def nothing_to_refuse(job: Job) -> None:
-    """Take every job that its framework takes."""
-
-
-def any_manifest(main: Manifest) -> None:
-    """Leave the user's own manifest to the API server."""
-
-
 @dataclass(frozen=True)
-class Kind:
-    """One way to write a job down for Kubernetes. All its functions are pure.
+class ReplicaRef:
+    """A replica reference: which of a job's replicas.
 
-    :param key: short name, unique among the kinds: ``pytorchjob``.
-    :param resource: of the main object.
-    :param render: (job, meta, facts) -> its objects.
-    :param read: (main object, child objects) -> what they say of the job.
-    :param groups: main object -> how many replicas of each group, in the order of their ranks.
-    :param place: (pod, main object) -> the replica that the pod is; None where it is none.
-    :param pod_label: the label by which pods of the job are found; its value is the job's name.
-    :param name_limit: job -> the most characters of its name.
-    :param check: refuses what the kind cannot express, with
-        :class:`~airflow_trainer_provider.errors.UnsupportedField`.
-    :param children: resources of the objects that ``read`` is given beside the main one; they carry our labels.
-    :param suspend: whether -> the merge patch that stops the job, or lets it go on.
-    :param suspend_children: whether that patch is for each of the children, not for the main object.
-    :param frameworks: those that the kind can carry.
-    :param ttl: seconds -> the merge patch by which the cluster deletes the ended job after so long; None where it
-        cannot.
-    :param progress: main object -> what the training told of itself; None where the kind has no place for it.
-    :param unseen: what an admission webhook says when it has not seen yet what was created before the main object.
-    :param reads_schema: whether ``render`` depends on ``Facts.schema``.
-    :param runtime: (job, namespace) -> the path of the runtime that the job starts from; None for none.
-    :param manifest_name_limit: the most characters of the name of a user's own manifest.
-    :param manifest_check: refuses a user's own manifest that could not be followed, with
-        :class:`~airflow_trainer_provider.errors.SpecError`.
-    :param manifest_runtime: (a user's own manifest, namespace) -> the path of the runtime without which ``groups``
-        would not tell how many replicas it has; None where it does.
-    :param groups_with: (main object, that runtime) -> as ``groups``.
+    :param group: its role.
+    :param index: its index within the group.
     """
 
-    key: str
-    resource: Resource
-    frameworks: frozenset[str]
-    render: Callable[[Job, Meta, Facts], Rendered]
-    read: Callable[[Manifest, Sequence[Manifest]], Standing]
-    groups: Callable[[Manifest], Mapping[str, int]]
-    place: Callable[[Manifest, Manifest], Place | None]
-    pod_label: str
-    name_limit: Callable[[Job], int]
-    suspend: Callable[[bool], Manifest]
-    check: Callable[[Job], None] = nothing_to_refuse
-    children: tuple[Resource, ...] = ()
-    suspend_children: bool = False
-    ttl: Callable[[int], Manifest] | None = None
-    progress: Callable[[Manifest], Progress | None] | None = None
-    unseen: str | None = None
-    reads_schema: bool = False
-    runtime: Callable[[Job, str], str | None] | None = None
-    manifest_name_limit: int = 63
-    manifest_check: Callable[[Manifest], None] = any_manifest
-    manifest_runtime: Callable[[Manifest, str], str | None] | None = None
-    groups_with: Callable[[Manifest, Manifest], Mapping[str, int]] | None = None
+    group: str
+    index: int
+
+    @property
+    def name(self) -> str:
+        """E.g. ``worker-1``."""
+        return f"{self.group}-{self.index}"

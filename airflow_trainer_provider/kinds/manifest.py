@@ -1,38 +1,22 @@
-"""A user's own manifest, and the kind that it is of."""
+"""Finds the kind of a user's own manifest."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.frameworks.base import Framework
-from airflow_trainer_provider.kinds.base import Kind
+from airflow_trainer_provider.job.plan.plan import ManifestPlan
 from airflow_trainer_provider.kinds.registry import BACKENDS, manifest_kinds
 from airflow_trainer_provider.spec import ManifestSpec
+from airflow_trainer_provider.spec.values.limits import MOST_REPLICAS
 
 
-@dataclass(frozen=True)
-class ManifestJob:
-    """A job that a user's own manifest describes; what :class:`~airflow_trainer_provider.frameworks.layout.Job` is
-    for a spec.
-
-    :param spec: what the user asked for.
-    :param backend: the backend of the manifest's kind.
-    :param kind: of the manifest.
-    :param framework: which it runs; the unknown one where nobody says.
-    """
-
-    spec: ManifestSpec
-    backend: str
-    kind: Kind
-    framework: Framework
-
-
-def manifest_job(spec: ManifestSpec) -> ManifestJob:
+def plan_manifest(spec: ManifestSpec, deadline: float | None = None) -> ManifestPlan:
     """Find out what a manifest is.
 
     :param spec: what the user asked for.
+    :param deadline: seconds that the job may take at most; it is not part of what the user asked for.
     :raises SpecError: it is of no kind that is known here, contradicts the framework, or could not be followed.
     """
     given = (spec.manifest["apiVersion"], spec.manifest["kind"])
@@ -50,5 +34,15 @@ def manifest_job(spec: ManifestSpec) -> ManifestJob:
     if only and spec.framework not in (None, only):
         fix = "Drop framework, or correct manifest.kind."
         raise SpecError([Problem("framework", spec.framework, f"{only!r}, which a {given[1]} runs", fix)])
-    kind.manifest_check(dict(spec.manifest))
-    return ManifestJob(spec, backend, kind, get_framework(spec.framework or only or ""))
+    assert kind.manifests is not None, "manifest_kinds has only kinds with such rules"
+    kind.manifests.check(dict(spec.manifest))
+    # One that was read from a cluster may have annotations of an earlier job.
+    _check_total(kind.groups({**spec.manifest, "metadata": {}}))
+    return ManifestPlan(spec, backend, kind.key, get_framework(spec.framework or only or ""), deadline)
+
+
+def _check_total(groups: Mapping[str, int | None]) -> None:
+    total = sum(count or 0 for count in groups.values())
+    if total > MOST_REPLICAS:
+        allowed = f"at most {MOST_REPLICAS} replicas in all; these are {total}"
+        raise SpecError([Problem("manifest.spec", f"{total} replicas", allowed, "Start fewer replicas.")])

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.objects.pod_secrets import SECRETS, pod_secrets
 
 #: Half of an object, and copies of it, and where readers of logs are.
 _METADATA = frozenset({"managedFields", "selfLink", "generation"})
@@ -21,12 +22,15 @@ _LONG = 100
 
 
 def trimmed(manifest: Manifest) -> Manifest:
-    """The object without what nobody asks of an object that is watched. Words that repeat are shared by all objects.
+    """The object without the fields that are not read of a watched object. Words that repeat are shared by all objects.
 
     :param manifest: as the API gives it; it is left as it is.
     """
     parts = {"metadata": _metadata, "spec": _spec, "status": _status}
-    return {sys.intern(name): parts.get(name, _shared)(value) for name, value in manifest.items()}
+    kept = {sys.intern(name): parts.get(name, _shared)(value) for name, value in manifest.items()}
+    if "containers" in (manifest.get("spec") or ()):
+        kept["spec"][SECRETS] = pod_secrets(manifest)
+    return kept
 
 
 def _metadata(value: Manifest) -> Manifest:
@@ -43,16 +47,23 @@ def _spec(value: Any) -> Any:
     if not isinstance(value, dict):
         return _shared(value)
     if isinstance(value.get("containers"), list):
-        kept = {name: _shared(each) for name, each in value.items() if name in _POD_SPEC and not isinstance(each, list)}
-        for name in ("containers", "initContainers"):
-            if value.get(name):
-                kept[name] = [_only(container, _CONTAINER) for container in value[name]]
-        return kept
-    return {
-        sys.intern(name): _spec(each)
-        for name, each in value.items()
-        if name not in _SPEC and not (name == "template" and _is_pod_template(each))
-    }
+        return _pod_spec(value)
+    return {sys.intern(name): _spec(each) for name, each in value.items() if not _is_left_out(name, each)}
+
+
+def _pod_spec(value: Manifest) -> Manifest:
+    kept = {}
+    for name, each in value.items():
+        if name in _POD_SPEC and not isinstance(each, list):
+            kept[name] = _shared(each)
+    for name in ("containers", "initContainers"):
+        if value.get(name):
+            kept[name] = [_only(container, _CONTAINER) for container in value[name]]
+    return kept
+
+
+def _is_left_out(name: str, value: Any) -> bool:
+    return name in _SPEC or (name == "template" and _is_pod_template(value))
 
 
 def _is_pod_template(value: Any) -> bool:

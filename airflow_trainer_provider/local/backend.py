@@ -5,31 +5,46 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from airflow_trainer_provider.errors import JobLost, SubmitError
-from airflow_trainer_provider.frameworks.layout import Job, lay_out
-from airflow_trainer_provider.job.backend import LogLine, Submission
+from airflow_trainer_provider.errors import JobLost, ManageError, Problem, SpecError, SubmitError
+from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.job.backend import (
+    Admit,
+    CleanedUp,
+    CleanUp,
+    LogBlock,
+    LogLine,
+    LogSelection,
+    Submission,
+    Support,
+    Tracked,
+    Wanted,
+)
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity, spec_digest
+from airflow_trainer_provider.job.overview import Description, Overview
+from airflow_trainer_provider.job.plan.plan import JobPlan, Plan
+from airflow_trainer_provider.job.result import masked_result
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local.check import check, spec_job
+from airflow_trainer_provider.local.checkpoints import make_checkpoint_folder, with_checkpoint_folder
 from airflow_trainer_provider.local.environment import inherited_environment
+from airflow_trainer_provider.local.kept import clean_up, prune
 from airflow_trainer_provider.local.logs import LogReader, tail
+from airflow_trainer_provider.local.overview import describe, overview, show_logs
 from airflow_trainer_provider.local.processes import end_all
-from airflow_trainer_provider.local.render import render
+from airflow_trainer_provider.local.render import render, tool_urls
 from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
-
-if TYPE_CHECKING:
-    from airflow_trainer_provider.kinds.manifest import ManifestJob
+from airflow_trainer_provider.local.supervisor.rank_shell import leader_of
+from airflow_trainer_provider.text.mask import Mask, mask_of
+from airflow_trainer_provider.text.redaction import secrets_in
 
 #: What a job may need to be gone after its grace period, in seconds.
 _END_SECONDS = 15
@@ -51,26 +66,26 @@ class LocalBackend:
         self._poll_interval = poll_interval
         self._keep = keep
 
-    def check(self, job: Job | ManifestJob) -> None:
+    def check(self, job: Plan) -> None:
         """Refuse images, programs and folders that are not here, and more than this machine has."""
         check(self.name, spec_job(self.name, job))
 
-    def render(self, job: Job | ManifestJob, identity: Identity) -> str:
+    def render(self, job: Plan, identity: Identity) -> str:
         """The whole job as YAML. Creates nothing."""
         job = spec_job(self.name, job)
-        return render(job, identity.job_name(job.spec.name), str(self._root))
+        return render(with_checkpoint_folder(job, identity), identity.job_name(job.spec.name), str(self._root))
 
-    async def submit(self, job: Job | ManifestJob, identity: Identity) -> Submission:
-        """Start the job, or adopt what an earlier try of this task left."""
+    async def support(self, job: Plan) -> Support:
+        """Whether this machine runs the job: it runs each that :meth:`check` accepts."""
+        return Support(True, "it needs nothing but this machine")
+
+    async def submit(self, job: Plan, identity: Identity, *, start: int = 1, admit: Admit | None = None) -> Submission:
+        """Start the job, or adopt what an earlier try left. Each job has a folder, and a name, of its own."""
         return await asyncio.to_thread(self._submit, spec_job(self.name, job), identity)
 
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns."""
         return await asyncio.to_thread(self._find, identity)
-
-    async def jobs(self) -> list[tuple[JobHandle, Identity]]:
-        """All jobs whose folders are here, whoever waits for them, with the try that submitted each."""
-        return await asyncio.to_thread(self._all)
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""
@@ -87,84 +102,198 @@ class LocalBackend:
             else:
                 await asyncio.sleep(self._poll_interval)
 
-    async def logs(self, handle: JobHandle, reader: str, ended: asyncio.Event) -> AsyncIterator[LogLine]:
+    async def logs(
+        self, handle: JobHandle, reader: str, ended: asyncio.Event, tracked: Tracked | None = None
+    ) -> AsyncIterator[LogLine]:
         """All lines of all replicas from where this reader left off, up to the job's end."""
-        place = LogReader(self._folder(handle), reader)
-        last = False
-        while not last:
-            # Asked before reading: what was written before the end is then read for certain.
-            last = ended.is_set()
+        folder = self._folder(handle)
+        with folder.lost_if_gone():
+            log_reader, mask = LogReader(folder, reader), _mask(folder)
+            last = False
             try:
-                for number, line in enumerate(place.read(ended=last)):
-                    yield line
-                    if number % _LINES_AT_ONCE == 0:
-                        # A long backlog must not keep the triggerer's other jobs waiting.
-                        await asyncio.sleep(0)
+                if tracked:
+                    async for line in _emitted(log_reader, handle.leader, tracked, mask):
+                        yield line
+                while not last:
+                    # Asked before reading: what was written before the end is then read for certain.
+                    last = ended.is_set()
+                    slices = log_reader.slices(ended=last)
+                    # In a thread: a long backlog must not keep the triggerer's other jobs waiting.
+                    while part := await asyncio.to_thread(next, slices, None):
+                        for number, line in enumerate(log_reader.emitting(part), 1):
+                            yield line._replace(text=mask.text(line.text)) if mask else line
+                            if number % _LINES_AT_ONCE == 0:
+                                await asyncio.sleep(0)
+                    log_reader.save_trailing()
+                    if not last:
+                        with suppress(asyncio.TimeoutError):
+                            await asyncio.wait_for(ended.wait(), self._poll_interval)
             finally:
-                place.save()
-            if not last:
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(ended.wait(), self._poll_interval)
+                log_reader.save()
 
     async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:
         """The last lines of one replica, in its last attempt."""
-        attempts = self._folder(handle).attempts()
-        return await asyncio.to_thread(tail, attempts[-1].logs / f"{replica}.log", lines) if attempts else []
+        folder = self._folder(handle)
+        with folder.lost_if_gone():
+            attempts, mask = folder.attempts(), _mask(folder)
+        found = await asyncio.to_thread(tail, attempts[-1].logs / f"{replica}.log", lines) if attempts else []
+        return [mask.text(line) for line in found]
 
     async def result(self, handle: JobHandle) -> bytes | None:
         """What rank 0 of the last attempt wrote."""
         folder = self._folder(handle)
-        status = self._status(folder)
-        if not status.replicas:
-            return None
-        results = folder.attempts()[-1].results
-        # Rank 0 need not be in the first replica: the rendezvous of an elastic job gives the ranks out anew.
-        for replica in status.replicas:
+        with folder.lost_if_gone():
+            status, mask = self._status(folder), _mask(folder)
+            attempts = folder.attempts()
+        # Rank 0 need not be in the first replica: the rendezvous of an elastic job assigns the ranks again.
+        for replica in status.replicas if attempts else ():
             try:
-                return (results / replica.name).read_bytes()
+                return masked_result((attempts[-1].results / replica.name).read_bytes(), mask)
             except FileNotFoundError:
                 continue
+        if not folder.is_there:
+            raise folder.lost()
         return None
 
     async def collected(self, handle: JobHandle) -> None:
-        """Note that the outcome has reached XCom."""
-        self._folder(handle).collect()
+        """Note that the outcome has reached XCom. A job whose folder is gone needs no note."""
+        with suppress(JobLost):
+            folder = self._folder(handle)
+            with folder.lost_if_gone():
+                if folder.owner == handle.owner:
+                    folder.collect()
 
-    async def cancel(self, handle: JobHandle, reason: str) -> bool:
-        """Ask the job's supervisor to end it, unless a later try owns it by now."""
-        return await asyncio.to_thread(self._cancel, handle, reason)
+    async def release(self, handle: JobHandle) -> None:
+        """Note that the job outlives its task."""
+        folder = self._folder(handle)
+        with folder.lost_if_gone():
+            folder.release()
 
-    def _submit(self, job: Job, identity: Identity) -> Submission:
+    async def is_released(self, handle: JobHandle) -> bool:
+        """Whether the job outlives its task."""
+        try:
+            return self._folder(handle).released
+        except JobLost:
+            return False
+
+    async def cancel(self, handle: JobHandle, reason: str, *, resumable: bool = True) -> bool:
+        """Ask the job's supervisor to end it, unless a later try owns it by now. No job of this machine is resumed."""
+        try:
+            return await asyncio.to_thread(self._cancel, handle, reason)
+        except JobLost:
+            return True
+
+    def title(self, handle: JobHandle) -> str:
+        """Its name."""
+        return f"training job {handle.name}"
+
+    def where(self) -> str:
+        """The folder of the jobs' folders."""
+        return f"of the local backend in {self._root}"
+
+    async def search(self, wanted: Wanted) -> list[JobHandle]:
+        """The job of a name."""
+        if wanted.name is None:
+            raise SpecError([_no_labels(wanted.selector, "Give the job's name.")])
+        if wanted.kind not in (None, self.name):
+            return []
+        return [handle for handle, _ in await asyncio.to_thread(self._all) if handle.name == wanted.name]
+
+    async def overviews(self) -> list[Overview]:
+        """How all jobs stand whose folders are here, the oldest first."""
+        found = []
+        for job in await asyncio.to_thread(self._all):
+            # Another process may remove its folder meanwhile.
+            with suppress(JobLost):
+                found.append(await overview(self, *job))
+        return sorted(found, key=lambda job: job.status.queued_at)
+
+    async def describe(self, handle: JobHandle) -> Description:
+        """All that is known of a job."""
+        folder = self._folder(handle)
+        with folder.lost_if_gone():
+            identity = folder.record().identity
+        return await describe(self, handle, identity)
+
+    async def show_logs(self, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
+        """The lines of a job's last attempt; those of all attempts where they are followed."""
+        async with aclosing(show_logs(self, handle, selection)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def suspend(self, handle: JobHandle, *, wait: bool = True) -> str:
+        """Refuse: a process has no way to give its machine back and go on later."""
+        raise self._cannot(handle, "suspended")
+
+    async def resume(self, handle: JobHandle) -> str:
+        """Refuse: no job is suspended."""
+        raise self._cannot(handle, "suspended or resumed")
+
+    async def delete(self, handle: JobHandle, reason: str, *, wait: bool = True) -> str:
+        """End a job's processes. Its folder stays as long as ``[trainer] local_keep_days`` says."""
+        if (await self.status(handle)).phase.ended:
+            return f"Training job {handle.name} has ended already; its logs stay."
+        if not await self.cancel(handle, reason):
+            message = f"A later try of its task waits for training job {handle.name}: it was not ended."
+            raise ManageError(f"{message} Take its handle.", retryable=False)
+        if wait:
+            async for _ in self.watch(handle):
+                pass
+        return f"Ended training job {handle.name}; its logs stay."
+
+    async def clean_up(self, wanted: CleanUp) -> list[CleanedUp]:
+        """Remove the folders of jobs that no task needs any more, and of those whose own time is over."""
+        if wanted.selector is not None:
+            raise SpecError([_no_labels(wanted.selector, "Leave it out.")])
+        return await asyncio.to_thread(clean_up, self._root, self._keep, wanted)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _cannot(self, handle: JobHandle, what: str) -> ManageError:
+        message = f"Training job {handle.name} runs on backend {self.name!r}, whose jobs cannot be {what}."
+        return ManageError(f"{message} Delete it to end it.", retryable=False)
+
+    def _submit(self, job: JobPlan, identity: Identity) -> Submission:
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise SubmitError(f"{self._root} cannot be made ({error}); correct [trainer] local_root.") from error
-        self._prune()
+        prune(self._root, self._keep)
         digest = spec_digest(job.spec)
         with locked(self._root / f".{identity.key}.lock", wait=True):
             for folder in self._jobs_of(identity):
-                adopted = self._adopt(folder, identity, digest)
-                if adopted:
-                    return Submission(self._handle(folder, job, identity.try_number), adopted)
+                # One whose folder another process removes meanwhile has ended.
+                with suppress(JobLost), folder.lost_if_gone():
+                    adopted = self._adopt(folder, identity, digest)
+                    if adopted:
+                        return Submission(self._handle(folder, job, identity.try_number), adopted)
+            make_checkpoint_folder(job, identity)
             folder = self._create(job, identity, digest)
             self._start_supervisor(folder)
             return Submission(self._handle(folder, job, identity.try_number))
 
     def _find(self, identity: Identity) -> list[JobHandle]:
-        folders = self._jobs_of(identity)
-        running = [folder for folder in folders if not self._status(folder).phase.ended]
-        handles = [self._handle(folder, lay_out(folder.record().spec), folder.owner) for folder in running]
+        handles = []
+        for folder in self._jobs_of(identity):
+            with suppress(JobLost), folder.lost_if_gone():
+                if not self._status(folder).phase.ended:
+                    handles.append(self._handle(folder, plan_job(folder.record().spec), folder.owner))
         return [handle for handle in handles if handle.owner <= identity.try_number]
 
     def _all(self) -> list[tuple[JobHandle, Identity]]:
-        folders = [RunFolder(record.parent) for record in self._root.glob("*/job.json")]
-        return [
-            (self._handle(each, lay_out(each.record().spec), each.owner), each.record().identity) for each in folders
-        ]
+        found = []
+        for path in self._root.glob("*/job.json"):
+            folder = RunFolder(path.parent)
+            with suppress(JobLost), folder.lost_if_gone():
+                record = folder.record()
+                found.append((self._handle(folder, plan_job(record.spec), folder.owner), record.identity))
+        return found
 
     def _adopt(self, folder: RunFolder, identity: Identity, digest: str) -> str | None:
         """Why this earlier job is the one to use; None where it is not, and has ended."""
         record = folder.record()
+        earlier = record.identity
         if folder.owner > identity.try_number:
             raise SubmitError(
                 f"Try {folder.owner} of this task already has job {folder.name}; "
@@ -174,17 +303,18 @@ class LocalBackend:
         same = record.digest == digest
         if status.phase is JobPhase.SUCCEEDED and same and not folder.collected:
             folder.hand_to(identity.try_number)
-            return f"it succeeded in try {record.identity.try_number}, and nobody has taken its result"
+            return f"it succeeded in try {earlier.try_number}, and its result has not been collected"
         if status.phase.ended:
             return None
-        if same and folder.cancel_reason is None:
+        cleared = identity.was_cleared_since(earlier)
+        if same and not cleared and folder.cancel_reason is None:
             folder.hand_to(identity.try_number)
-            return f"try {record.identity.try_number} started it, and it still runs"
-        folder.cancel("the task was tried again with other parameters")
+            return f"try {earlier.try_number} started it, and it still runs"
+        folder.cancel("the task was cleared" if cleared else "the task was tried again with other parameters")
         self._wait_for_end(folder, record.spec.run_policy.grace_period_seconds)
         return None
 
-    def _create(self, job: Job, identity: Identity, digest: str) -> RunFolder:
+    def _create(self, job: JobPlan, identity: Identity, digest: str) -> RunFolder:
         name = identity.job_name(job.spec.name)
         record = JobRecord(uid=secrets.token_hex(8), identity=identity, digest=digest, spec=job.spec)
         # The same try has a second job where a task is run by hand again under the same run and try.
@@ -196,7 +326,7 @@ class LocalBackend:
         raise SubmitError(f"{self._root} holds 999 jobs called {name}; remove some.")
 
     def _start_supervisor(self, folder: RunFolder) -> None:
-        command = [sys.executable, "-m", "airflow_trainer_provider.local.supervisor", str(folder.path)]
+        command = [sys.executable, "-m", "airflow_trainer_provider.local.supervisor.run", str(folder.path)]
         with (folder.path / "supervisor.log").open("ab") as log:
             subprocess.run(
                 command,
@@ -213,23 +343,25 @@ class LocalBackend:
 
         :param start: start the supervisor of a job that never had one: its submitter was killed in between.
         """
-        status = self._read_status(folder)
-        if status and status.phase.ended:
-            return status
-        with folder.lock() as orphaned:
-            # Read again: it may have ended between the two.
+        with folder.lost_if_gone():
             status = self._read_status(folder)
-            if not orphaned or (status and status.phase.ended):
-                return status or _queued(folder)
-            if status is not None or not start:
-                return self._bury(folder, status or _queued(folder))
-        self._start_supervisor(folder)
+            if status and status.phase.ended:
+                return status
+            with folder.lock() as orphaned:
+                # Read again: it may have ended between the two.
+                status = self._read_status(folder)
+                if not orphaned or (status and status.phase.ended):
+                    return status or _queued(folder)
+                if status is not None or not start:
+                    return self._bury(folder, status or _queued(folder))
+            self._start_supervisor(folder)
         return self._status(folder)
 
     def _read_status(self, folder: RunFolder) -> JobStatus | None:
-        if not folder.path.is_dir():
-            raise JobLost(f"Training job {folder.name} is gone: {folder.path} is not there (any more).")
-        return folder.read_status()
+        status = folder.read_status()
+        if status is None and not folder.is_there:
+            raise folder.lost()
+        return status
 
     def _bury(self, folder: RunFolder, status: JobStatus) -> JobStatus:
         """End what a killed supervisor left behind, and say so."""
@@ -248,12 +380,19 @@ class LocalBackend:
 
     def _cancel(self, handle: JobHandle, reason: str) -> bool:
         folder = self._folder(handle)
-        key = folder.record().identity.key
-        with locked(folder.path.parent / f".{key}.lock", wait=True):
+        with folder.lost_if_gone(), locked(self._lock_of(folder), wait=True):
             if folder.owner != handle.owner:
                 return False
             folder.cancel(reason)
+            status = folder.read_status()
+            if status is not None and status.phase is JobPhase.FAILED and not folder.collected:
+                # It had failed before: no task collects the outcome any more.
+                folder.collect()
             return True
+
+    def _lock_of(self, folder: RunFolder) -> Path:
+        """The file that a process locks while it decides what becomes of the task's jobs."""
+        return folder.path.parent / f".{folder.record().identity.key}.lock"
 
     def _wait_for_end(self, folder: RunFolder, grace: float) -> None:
         end = time.monotonic() + grace + _END_SECONDS
@@ -266,42 +405,58 @@ class LocalBackend:
 
     def _jobs_of(self, identity: Identity) -> list[RunFolder]:
         """The task's jobs, the latest try's first."""
-        pattern = re.compile(rf".*-{identity.key}-(\d+)(-\d+)?")
-        matches = [pattern.fullmatch(entry.name) for entry in self._root.glob(f"*-{identity.key}-*")]
-        names = sorted((int(match[1]), match[0]) for match in matches if match)
-        return [RunFolder(self._root / name) for _, name in reversed(names)]
+        names: list[tuple[int, str]] = []
+        for key in identity.keys:
+            pattern = re.compile(rf".*-{key}-(\d+)(-\d+)?")
+            matches = [pattern.fullmatch(entry.name) for entry in self._root.glob(f"*-{key}-*")]
+            names += [(int(match[1]), match[0]) for match in matches if match]
+        folders = [RunFolder(self._root / name) for _, name in sorted(names, reverse=True)]
+        return [folder for folder in folders if _is_of(folder, identity)]
 
-    def _handle(self, folder: RunFolder, job: Job, owner: int) -> JobHandle:
+    def _handle(self, folder: RunFolder, job: JobPlan, owner: int) -> JobHandle:
         return JobHandle(
             name=folder.name,
             uid=folder.record().uid,
             backend=self.name,
             framework=job.framework.name,
-            leader=job.leader.name,
+            leader=leader_of(job).name,
             owner=owner,
             location=str(self._root),
+            tools=tool_urls(job, folder.name),
         )
 
     def _folder(self, handle: JobHandle) -> RunFolder:
         folder = RunFolder(Path(handle.location) / handle.name)
-        try:
+        with folder.lost_if_gone():
             found = folder.record().uid
-        except FileNotFoundError:
-            raise JobLost(f"Training job {handle.name} is gone: {folder.path} is not there (any more).") from None
         if found != handle.uid:
             raise JobLost(f"Training job {handle.name} is gone: another job has its name now.")
         return folder
 
-    def _prune(self) -> None:
-        """Remove the folders of jobs that ended longer ago than they are kept."""
-        if self._keep is None:
-            return
-        before = datetime.now(timezone.utc) - self._keep
-        for state in self._root.glob("*/state.json"):
-            folder = RunFolder(state.parent)
-            status = folder.read_status()
-            if status and status.finished_at and status.finished_at < before:
-                shutil.rmtree(folder.path, ignore_errors=True)
+
+def _no_labels(selector: str | None, fix: str) -> Problem:
+    return Problem("selector", selector, "no value: a job of the local backend has no labels", fix)
+
+
+def _is_of(folder: RunFolder, identity: Identity) -> bool:
+    try:
+        return identity.is_same_task(folder.record().identity)
+    except FileNotFoundError:
+        # The folder of an ended job, whose removal has begun.
+        return False
+
+
+async def _emitted(log_reader: LogReader, leader: str, tracked: Tracked, mask: Mask) -> AsyncIterator[LogLine]:
+    """The lines of the leader that the log has already, and that the job's progress is read from."""
+    again = log_reader.emitted(leader, tracked.since or (0, 0))
+    while part := await asyncio.to_thread(next, again, None):
+        for text, end in part.lines:
+            yield LogLine(part.replica, mask.text(text), (part.attempt, end), is_hidden=True)
+
+
+def _mask(folder: RunFolder) -> Mask:
+    """The mask for the secrets in a job's spec."""
+    return mask_of(secrets_in(folder.record().spec.model_dump()))
 
 
 def _queued(folder: RunFolder) -> JobStatus:

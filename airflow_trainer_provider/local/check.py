@@ -6,75 +6,150 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.errors import Problem, SpecError, UnsupportedField
-from airflow_trainer_provider.frameworks.layout import Job, Replica
-from airflow_trainer_provider.local.environment import inherited_environment
-from airflow_trainer_provider.local.machine import check_fits
+from airflow_trainer_provider.job.plan.plan import JobPlan, Plan, Replica
+from airflow_trainer_provider.kinds.objects.mpi_launch import check_settings
+from airflow_trainer_provider.local.environment import inherited_environment, with_variables
+from airflow_trainer_provider.local.machine import check_fits, check_processes
+from airflow_trainer_provider.spec import VariableSource
+from airflow_trainer_provider.spec.scheduling import JobScheduling
 
-if TYPE_CHECKING:
-    from airflow_trainer_provider.kinds.manifest import ManifestJob
 
-
-def spec_job(backend: str, job: Job | ManifestJob) -> Job:
+def spec_job(backend: str, job: Plan) -> JobPlan:
     """The job, which has to be one of a spec.
 
     :param backend: the backend's name, for the error.
     :param job: the job.
     :raises UnsupportedField: it is a manifest.
     """
-    if isinstance(job, Job):
+    if isinstance(job, JobPlan):
         return job
-    fix = f"A {job.kind.resource.kind} needs a cluster: drop backend."
-    raise UnsupportedField(backend, Problem("manifest", job.kind.resource.kind, "no value", fix))
+    fix = f"A {job.spec.manifest['kind']} needs a cluster: drop backend."
+    raise UnsupportedField(backend, Problem("manifest", job.spec.manifest["kind"], "no value", fix))
 
 
-def check(backend: str, job: Job) -> None:
+def check(backend: str, job: JobPlan) -> None:
     """Refuse images, programs and folders that are not here, and more than this machine has.
 
     :param backend: the backend's name, for the error.
     :param job: the job.
     :raises SpecError: naming the field, its value and the way out.
     """
-    for part, prefix, names in (
-        (job.spec, "", ("runtime_ref", "queue_name", "pod_template", "on_kill_action", "on_finish_action")),
-        (job.spec.run_policy, "run_policy.", ("startup_timeout_seconds", "ttl_seconds_after_finished")),
-    ):
-        for name in names:
-            if name in part.model_fields_set:
-                allowed = "no value: there is no cluster behind it"
-                problem = Problem(prefix + name, getattr(part, name), allowed, f"Drop {name}, or use a cluster.")
-                raise UnsupportedField(backend, problem)
+    check_processes(backend, job)
+    _refuse_fields_of_clusters(backend, job)
+    _refuse_fields_of_pods(backend, job)
+    _refuse_sources(backend, job)
+    check_settings(backend, job, ())
+    _refuse_tools(backend, job)
+    _refuse_claim(backend, job)
     for replica in job.replicas:
-        if replica.resources and replica.resources.gpu is not None:
-            field, _ = job.source(replica, "resources")
-            allowed = "no value: the processes see all GPUs of this machine"
-            fix = "Drop gpu, or choose GPUs with CUDA_VISIBLE_DEVICES in env."
-            raise UnsupportedField(backend, Problem(f"{field}.gpu", replica.resources.gpu, allowed, fix))
-        if replica.image is not None:
-            allowed = "no image: the processes run on this machine as they are"
-            field, image = job.source(replica, "image")
-            raise UnsupportedField(backend, Problem(field, image, allowed, "Drop image, or use a cluster."))
+        _refuse_container(backend, job, replica)
     for name in job.spec.replicas:
         if not job.framework.role(name).runs_command:
             _refuse_own_settings(backend, job, name)
-    elsewhere = [replica for replica in job.replicas if not job.framework.role(replica.group).runs_command]
-    for replica in elsewhere:
-        if replica.resources:
-            allowed = f"no value: the {job.framework.automatic} starts all processes, and they share its limits"
-            fix = f"Set replicas.{job.framework.automatic}.resources for all together, or use a cluster."
-            field, resources = job.source(replica, "resources")
-            value = resources.model_dump(exclude_none=True)
-            raise UnsupportedField(backend, Problem(field, value, allowed, fix))
-    here = [replica for replica in job.replicas if job.framework.role(replica.group).runs_command]
-    problems = [problem for replica in here for problem in (*_programs(job, replica), *_folder(job, replica))]
+    problems: list[Problem] = []
+    for replica in job.replicas:
+        if job.framework.role(replica.group).runs_command:
+            problems += [*_programs(job, replica), *_folder(job, replica), *_size(job, replica)]
+        elif replica.resources:
+            raise UnsupportedField(backend, _resources_elsewhere(job, replica))
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     check_fits(backend, job)
 
 
-def _refuse_own_settings(backend: str, job: Job, group: str) -> None:
+def _refuse_fields_of_clusters(backend: str, job: JobPlan) -> None:
+    for part, prefix, names in (
+        (job.spec, "", ("runtime_ref", "pod_template", "on_kill_action", "on_finish_action")),
+        (job.spec.scheduling or JobScheduling(), "scheduling.", ("queue_name", "gang")),
+        (job.spec.run_policy, "run_policy.", ("startup_timeout_seconds", "clean_pods", "on_oom")),
+    ):
+        for name in names:
+            # Jobs are kept here anyway.
+            if name in part.model_fields_set and (name, getattr(part, name)) != ("on_finish_action", "keep"):
+                allowed = "no value: there is no cluster behind it"
+                # Mappings may hold secrets.
+                value = getattr(part, name)
+                value = value if isinstance(value, (str, int, float)) else "a value"
+                problem = Problem(prefix + name, value, allowed, f"Drop {name}, or use a cluster.")
+                raise UnsupportedField(backend, problem)
+
+
+def _refuse_fields_of_pods(backend: str, job: JobPlan) -> None:
+    for prefix, settings in job.spec.parts:
+        for name in ("scheduling", "pod"):
+            if getattr(settings, name) is not None:
+                allowed = "no value: the processes run on this machine, and in no pod"
+                problem = Problem(prefix + name, "a value", allowed, f"Drop {name}, or use a cluster.")
+                raise UnsupportedField(backend, problem)
+
+
+def _refuse_sources(backend: str, job: JobPlan) -> None:
+    for prefix, settings in job.spec.parts:
+        for name, value in (settings.env or {}).items():
+            if isinstance(value, VariableSource):
+                allowed = "text or a number: there is no cluster behind it that could have the value"
+                fix = 'Take it from Airflow in a template, e.g. "{{ conn.hub.password }}", or use a cluster.'
+                raise UnsupportedField(backend, Problem(f"{prefix}env.{name}", "dict", allowed, fix))
+
+
+def _refuse_tools(backend: str, job: JobPlan) -> None:
+    for name, tool in job.spec.tools.items():
+        if tool.access in ("node_port", "ingress"):
+            allowed = "cluster or url: the tool listens on this machine, and no Service leads to it"
+            fix = f"Drop access: the tool is at localhost:{tool.port}. Or use a cluster."
+            raise UnsupportedField(backend, Problem(f"tools.{name}.access", tool.access, allowed, fix))
+        for field in ("path", "url"):
+            text = getattr(tool, field) or ""
+            if "{namespace}" in text:
+                allowed = "text without {namespace}: there is no cluster behind it"
+                fix = "Drop {namespace}, or use a cluster."
+                raise UnsupportedField(backend, Problem(f"tools.{name}.{field}", text, allowed, fix))
+
+
+def _refuse_claim(backend: str, job: JobPlan) -> None:
+    checkpoint = job.spec.checkpoint
+    if checkpoint and checkpoint.claim is not None:
+        allowed = "no value: there is no cluster behind it that could have the claim"
+        fix = "Set checkpoint.host_path to a folder of this machine, or use a cluster."
+        raise UnsupportedField(backend, Problem("checkpoint.claim", checkpoint.claim, allowed, fix))
+
+
+def _refuse_container(backend: str, job: JobPlan, replica: Replica) -> None:
+    if replica.resources and replica.resources.gpu is not None:
+        field, _ = job.source(replica, "resources")
+        allowed = "no value: the processes see all GPUs of this machine"
+        gpu = replica.resources.model_dump(exclude_none=True)["gpu"]
+        fix = "Drop gpu, or choose GPUs with CUDA_VISIBLE_DEVICES in env."
+        raise UnsupportedField(backend, Problem(f"{field}.gpu", gpu, allowed, fix))
+    for name in ("extended", "shared_memory"):
+        if replica.resources and getattr(replica.resources, name):
+            field, _ = job.source(replica, "resources")
+            value = getattr(replica.resources, name)
+            allowed = "no value: the processes have the devices and the /dev/shm of this machine"
+            problem = Problem(f"{field}.{name}", value, allowed, f"Drop {name}, or use a cluster.")
+            raise UnsupportedField(backend, problem)
+    if replica.image is not None:
+        allowed = "no image: the processes run on this machine as they are"
+        field, image = job.source(replica, "image")
+        raise UnsupportedField(backend, Problem(field, image, allowed, "Drop image, or use a cluster."))
+    if replica.volumes:
+        allowed = "no value: the processes see the folders of this machine"
+        fix = "Drop volumes, and give the script this machine's own folders; or use a cluster."
+        field, _ = job.source(replica, "volumes")
+        raise UnsupportedField(backend, Problem(field, "a value", allowed, fix))
+
+
+def _resources_elsewhere(job: JobPlan, replica: Replica) -> Problem:
+    """The resources of a replica whose processes another one's launcher starts."""
+    allowed = f"no value: the {job.framework.automatic} starts all processes, and they share its limits"
+    fix = f"Set replicas.{job.framework.automatic}.resources for all together, or use a cluster."
+    field, resources = job.source(replica, "resources")
+    return Problem(field, resources.model_dump(exclude_defaults=True), allowed, fix)
+
+
+def _refuse_own_settings(backend: str, job: JobPlan, group: str) -> None:
     """Processes that another replica's launcher starts here have that replica's environment and folder."""
     settings = job.spec.replicas[group]
     for path, part in ((group, settings), *((f"{group}.overrides", override) for override in settings.overrides)):
@@ -85,7 +160,7 @@ def _refuse_own_settings(backend: str, job: Job, group: str) -> None:
                 raise UnsupportedField(backend, problem)
 
 
-def _programs(job: Job, replica: Replica) -> Iterator[Problem]:
+def _programs(job: JobPlan, replica: Replica) -> Iterator[Problem]:
     # As the user wrote it: a launcher may want the script without the interpreter before it.
     field, command = job.source(replica, "command")
     if not command:
@@ -102,12 +177,28 @@ def _is_here(program: str, replica: Replica) -> bool:
     """Whether the system will find it, which looks from where the process starts, with the process's own PATH."""
     if os.sep in program:
         program = str(Path(replica.working_dir or os.devnull, program))
-    return shutil.which(program, path=replica.env.get("PATH", inherited_environment()["PATH"])) is not None
+    return shutil.which(program, path=with_variables(inherited_environment(), replica.texts)["PATH"]) is not None
 
 
-def _folder(job: Job, replica: Replica) -> Iterator[Problem]:
+def _folder(job: JobPlan, replica: Replica) -> Iterator[Problem]:
     folder = replica.working_dir
     # A relative one would lie in the job's own folder, which is new and empty.
     if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
         fix = "Make the folder first, or drop working_dir to start in the job's own folder."
         yield Problem(job.source(replica, "working_dir")[0], folder, "the whole path of a folder on this machine", fix)
+
+
+def _size(job: JobPlan, replica: Replica) -> Iterator[Problem]:
+    """Linux starts no process whose arguments and variables are too large together."""
+    limit = os.sysconf("SC_ARG_MAX")
+    env = {**inherited_environment(), **replica.texts}
+    # Each has a NUL at its end and a pointer to it.
+    sizes = {
+        "env": sum(len(f"{name}={value}".encode()) + 9 for name, value in env.items()),
+        "args": sum(len(word.encode()) + 9 for word in replica.argv),
+    }
+    if sum(sizes.values()) > limit:
+        field, _ = job.source(replica, max(sizes, key=lambda name: sizes[name]))
+        allowed = f"at most {limit} bytes for all arguments and variables of a process"
+        fix = "Put the data into a file, and pass its name."
+        yield Problem(field, f"{sum(sizes.values())} bytes", allowed, fix)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_trainer_provider.frameworks.base import Addresses
-from airflow_trainer_provider.frameworks.layout import Job, Replica
-from airflow_trainer_provider.job.result import RESULT_PATH_VARIABLE
+from airflow_trainer_provider.job.plan.framework import Addresses
+from airflow_trainer_provider.job.plan.function import function_environment
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.job.references import expand, in_order
+from airflow_trainer_provider.job.result import RESULT_BYTES_VARIABLE, RESULT_PATH_VARIABLE, VALUE_LIMIT_BYTES
 from airflow_trainer_provider.local.processes import REPLICA_VARIABLE, UID_VARIABLE
 from airflow_trainer_provider.local.run_folder import AttemptFolders
 
 #: Airflow's own settings hold its secrets: the database's password, the Fernet key, connections, tokens.
 _AIRFLOW = re.compile(r"_*AIRFLOW_")
-_REFERENCE = re.compile(r"\$(\$\([A-Za-z_][A-Za-z0-9_]*\)|\((?P<name>[A-Za-z_][A-Za-z0-9_]*)\))")
 
 
 def inherited_environment() -> dict[str, str]:
@@ -30,7 +31,7 @@ def inherited_environment() -> dict[str, str]:
 
 
 def replica_environment(
-    job: Job, replica: Replica, addresses: Addresses, folders: AttemptFolders, name: str, uid: str
+    job: JobPlan, replica: Replica, addresses: Addresses, folders: AttemptFolders, name: str, uid: str
 ) -> dict[str, str]:
     """All variables of one replica. The user's own win over the framework's.
 
@@ -41,33 +42,32 @@ def replica_environment(
     :param name: the job's name.
     :param uid: the job's uid.
     """
-    return {
+    provided = {
         **inherited_environment(),
         # Without it Python holds lines back until its buffer is full, and a killed process never writes them.
         "PYTHONUNBUFFERED": "1",
-        # A program that sets its process title would otherwise write it over the environment that tells its job.
+        # A program that sets its process title would otherwise write it over the environment that names its job.
         "SPT_NOENV": "1",
         **job.framework.environment(job, replica, addresses),
-        **replica.env,
         "TRAINER_JOB_NAME": name,
         UID_VARIABLE: uid,
         REPLICA_VARIABLE: replica.name,
         "TRAINER_ATTEMPT": folders.path.name,
         "TRAINER_FILES": str(folders.files),
+        **function_environment(job, str(folders.function)),
         RESULT_PATH_VARIABLE: str(folders.results / replica.name),
+        RESULT_BYTES_VARIABLE: str(VALUE_LIMIT_BYTES),
     }
+    return with_variables(provided, replica.texts)
 
 
-def expand(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Put variables in for ``$(NAME)``, as Kubernetes does in a container's command.
+def with_variables(provided: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Lay the user's variables over an environment, with the references in their values expanded.
 
-    :param words: the command line. ``$$(NAME)`` stays as ``$(NAME)``.
-    :param env: the variables; a reference to any other stays as it is.
+    :param provided: the environment.
+    :param given: the user's variables, which may refer to each other and to those of the environment.
     """
-
-    def value(match: re.Match[str]) -> str:
-        if match["name"] is None:
-            return match[1]
-        return env.get(match["name"], match[0])
-
-    return [_REFERENCE.sub(value, word) for word in words]
+    env = dict(provided)
+    for entry in in_order([{"name": name, "value": value} for name, value in given.items()]):
+        env[entry["name"]] = expand(entry["value"], env)
+    return env

@@ -4,18 +4,51 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import re
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_trainer_provider.job.backend import LogLine
-from airflow_trainer_provider.job.log_text import plain
 from airflow_trainer_provider.local.run_folder import RunFolder
+from airflow_trainer_provider.text.printable import CUT, LONGEST_LINE, LONGEST_LINE_BYTES, plain, shorten
 
-_CHUNK_BYTES = 1 << 20
+log = logging.getLogger(__name__)
+
+#: Bytes that are read and worked on at a time.
+_SLICE_BYTES = 2 * LONGEST_LINE_BYTES
+_TAIL_BYTES = 1 << 20
+#: The end of a line, or the carriage return after which its text starts over.
+_LINE_END = re.compile(rb"\n|\r(?=[^\r\n])")
+
+
+@dataclass(frozen=True)
+class LogSlice:
+    """Some lines of one replica's log.
+
+    :param replica: the replica's name.
+    :param key: of its log file.
+    :param lines: the text of each line, and where in the file the line ends.
+    """
+
+    replica: str
+    key: str
+    lines: list[tuple[str, int]]
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that wrote it."""
+        return int(self.key.partition("/")[0])
+
+
+#: Seconds within which a process passes on what it has emitted: a triggerer's lines go through another process.
+_TRAIL_SECONDS = 1.0
 
 
 class LogReader:
-    """One reader's place in the logs of one job. It outlives the process: see :meth:`save`.
+    """One reader's cursor in the logs of one job. It outlives the process: see :meth:`save`.
 
     :param folder: the job's folder.
     :param reader: the reader's name.
@@ -26,36 +59,103 @@ class LogReader:
         # Names of DAG and task together can be longer than a file's name may be.
         name = hashlib.sha256(reader.encode()).hexdigest()[:16]
         self._file = folder.path / "readers" / f"{name}.json"
+        # Files in the middle of a line whose rest is cut.
+        self._cut: set[str] = set()
         try:
             self._offsets: dict[str, int] = json.loads(self._file.read_text())
         except FileNotFoundError:
             self._offsets = {}
+        self._saved = dict(self._offsets)
+        self._earlier, self._earlier_at = dict(self._offsets), time.monotonic()
+        self._can_save = True
 
-    def read(self, *, ended: bool) -> Iterator[LogLine]:
-        """The lines that are there and have not been read, attempt by attempt and replica by replica.
+    def slices(self, *, ended: bool) -> Iterator[LogSlice]:
+        """The lines that are there and have not been emitted, attempt by attempt and replica by replica.
+
+        Each step reads a bounded part of one file, in whichever thread takes it. Take the lines of a slice with
+        :meth:`emitting` before the next slice. A line that is too long to be shown whole is there before its end.
 
         :param ended: whether nothing will be written any more, so that a last line may lack its line end.
         """
         for attempt in self._folder.attempts():
             for path in sorted(attempt.logs.glob("*.log")):
-                yield from self._read_file(path, f"{attempt.path.name}/{path.stem}", ended)
+                yield from self._slices_of(path, f"{attempt.path.name}/{path.stem}", ended)
+
+    def emitting(self, part: LogSlice) -> Iterator[LogLine]:
+        """The lines of a slice; each counts as emitted when it is taken, as the caller may not come back.
+
+        :param part: the slice.
+        """
+        for text, end in part.lines:
+            self._offsets[part.key] = end
+            yield LogLine(part.replica, text, (part.attempt, end))
+
+    def emitted(self, replica: str, since: tuple[int, int]) -> Iterator[LogSlice]:
+        """The lines of a replica behind a position that this reader has emitted before.
+
+        :param replica: its name.
+        :param since: the position: the number of an attempt, and an offset in its log.
+        """
+        for attempt in self._folder.attempts():
+            number, key = int(attempt.path.name), f"{attempt.path.name}/{replica}"
+            begin, end = since[1] if number == since[0] else 0, self._offsets.get(key, 0)
+            path = attempt.logs / f"{replica}.log"
+            if number >= since[0] and begin < end and path.exists():
+                yield from _slices_between(path, key, begin, end)
 
     def save(self) -> None:
-        """Keep the place for the next process that reads under this name."""
-        draft = self._file.with_suffix(".draft")
-        draft.write_text(json.dumps(self._offsets))
-        draft.replace(self._file)
+        """Keep the cursor for the next process that reads under this name. A full disk does not end the reading."""
+        self._write(dict(self._offsets))
 
-    def _read_file(self, path: Path, key: str, ended: bool) -> Iterator[LogLine]:
+    def save_trailing(self) -> None:
+        """Keep the cursor of a moment ago: a process that is killed may not have passed on what it emitted since."""
+        now = time.monotonic()
+        if now - self._earlier_at >= _TRAIL_SECONDS:
+            self._write(self._earlier)
+            self._earlier, self._earlier_at = dict(self._offsets), now
+
+    def _write(self, offsets: dict[str, int]) -> None:
+        if offsets == self._saved:
+            return
+        draft = self._file.with_suffix(".draft")
+        try:
+            draft.write_text(json.dumps(offsets))
+            draft.replace(self._file)
+            self._saved = offsets
+        except OSError as error:
+            if self._can_save:
+                log.warning("%s cannot be written; another process may repeat log lines: %s", self._file, error)
+            self._can_save = False
+
+    def _slices_of(self, path: Path, key: str, ended: bool) -> Iterator[LogSlice]:
         with path.open("rb") as file:
-            file.seek(self._offsets.get(key, 0))
-            while chunk := file.readlines(_CHUNK_BYTES):
-                for line in chunk:
-                    if not line.endswith(b"\n") and not ended:
-                        return
-                    # Before the line goes out: whoever takes it may not come back.
-                    self._offsets[key] = self._offsets.get(key, 0) + len(line)
-                    yield LogLine(path.stem, plain(line))
+            is_last = False
+            while not is_last:
+                begin = file.seek(self._offsets.get(key, 0))
+                data = file.read(_SLICE_BYTES)
+                is_last = len(data) < _SLICE_BYTES
+                if key in self._cut:
+                    self._offsets[key] = begin + self._skipped(key, data)
+                    # What follows the line has not been looked at.
+                    is_last = is_last and key in self._cut
+                elif lines := _lines(data, is_last and ended):
+                    yield LogSlice(path.stem, key, [(text, begin + end) for text, end in lines])
+                elif len(data) > LONGEST_LINE_BYTES:
+                    if returned := _overwritten(data):
+                        self._offsets[key] = begin + returned
+                        is_last = False
+                    else:
+                        self._cut.add(key)
+                        yield LogSlice(path.stem, key, [(plain(data)[:LONGEST_LINE] + CUT, begin + len(data))])
+
+    def _skipped(self, key: str, data: bytes) -> int:
+        """How many bytes belong to a line of which enough has been emitted."""
+        end = _LINE_END.search(data)
+        if end is None:
+            # What follows a carriage return decides what it means.
+            return len(data) - data.endswith(b"\r")
+        self._cut.discard(key)
+        return end.end()
 
 
 def tail(path: Path, lines: int) -> list[str]:
@@ -67,7 +167,40 @@ def tail(path: Path, lines: int) -> list[str]:
     try:
         with path.open("rb") as file:
             end = file.seek(0, 2)
-            file.seek(max(0, end - _CHUNK_BYTES))
-            return [plain(line) for line in file.readlines()[-lines:]]
+            file.seek(max(0, end - _TAIL_BYTES))
+            return [shorten(plain(line)) for line in file.readlines()[-lines:]]
     except FileNotFoundError:
         return []
+
+
+def _slices_between(path: Path, key: str, begin: int, end: int) -> Iterator[LogSlice]:
+    with path.open("rb") as file:
+        while begin < end:
+            file.seek(begin)
+            data = file.read(min(_SLICE_BYTES, end - begin))
+            if not data:
+                return
+            lines = _lines(data, begin + len(data) >= end)
+            if lines:
+                yield LogSlice(path.stem, key, [(text, begin + offset) for text, offset in lines])
+            begin += lines[-1][1] if lines else len(data)
+
+
+def _lines(data: bytes, is_all: bool) -> list[tuple[str, int]]:
+    """The text of each whole line, and where it ends.
+
+    :param is_all: whether nothing will follow, so that the last line may lack its line end.
+    """
+    *whole, rest = data.split(b"\n")
+    found, end = [], 0
+    for line in whole:
+        end += len(line) + 1
+        found.append((shorten(plain(line)), end))
+    if rest and is_all:
+        found.append((shorten(plain(rest)), len(data)))
+    return found
+
+
+def _overwritten(data: bytes) -> int:
+    """How many bytes a later carriage return overwrites."""
+    return max(data.rstrip(b"\r").rfind(b"\r"), 0)

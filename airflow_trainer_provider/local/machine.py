@@ -10,11 +10,31 @@ from decimal import ROUND_CEILING
 import psutil
 
 from airflow_trainer_provider.errors import Problem, UnsupportedField
-from airflow_trainer_provider.frameworks.layout import Job
+from airflow_trainer_provider.job.plan.limits import size_field
+from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.spec.compute import parse_quantity
 
+#: Processes of one job. Each needs a port, files and memory of its own.
+_MOST_PROCESSES = 256
 
-def check_fits(backend: str, job: Job) -> None:
+
+def check_processes(backend: str, job: JobPlan) -> None:
+    """Refuse a job of more processes than one machine runs.
+
+    :param backend: the backend's name, for the error.
+    :param job: the job.
+    :raises UnsupportedField: naming the field that asks for most of them.
+    """
+    each = job.spec.num_proc_per_node if isinstance(job.spec.num_proc_per_node, int) else 1
+    total = each * len(job.nodes)
+    if total > _MOST_PROCESSES:
+        size, count = size_field(job.spec)
+        field, value = (size, count) if (count or 1) >= each else ("num_proc_per_node", each)
+        allowed = f"at most {_MOST_PROCESSES} processes on one machine; these are {total}"
+        raise UnsupportedField(backend, Problem(field, value, allowed, "Start fewer, or run on a cluster."))
+
+
+def check_fits(backend: str, job: JobPlan) -> None:
     """Refuse a job whose requests this machine can never meet.
 
     :param backend: the backend's name, for the error.

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from airflow_trainer_provider.frameworks.base import Address
+from airflow_trainer_provider.job.plan.framework import Address
 
 LOOPBACK = "127.0.0.1"
 

@@ -6,42 +6,61 @@ import shlex
 
 import yaml
 
-from airflow_trainer_provider.frameworks.base import Address
-from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.job.redaction import redacted
+from airflow_trainer_provider.job.plan.framework import Address
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.job.plan.tools import filled, url_of
 from airflow_trainer_provider.local.ports import LOOPBACK
+from airflow_trainer_provider.text.redaction import redacted
 
 
-def render(job: Job, name: str, location: str) -> str:
+def render(job: JobPlan, name: str, location: str) -> str:
     """Everything that a submit would start. Free ports are taken then, so text holds their places here.
 
     :param job: the job.
     :param name: its name.
     :param location: the folder its own folder will be made in.
-    :return: YAML.
+    :return: YAML, without secrets.
     """
     addresses = {replica.name: Address(LOOPBACK, f"<port of {replica.name}>") for replica in job.replicas}
     replicas = []
     for replica in job.replicas:
         row: dict[str, object] = {"name": replica.name, "rank": replica.rank}
         if replica.argv:
-            row["command"] = shlex.join(replica.argv)
-        row["env"] = redacted({**job.framework.environment(job, replica, addresses), **replica.env})
+            row["command"] = shlex.join(redacted(list(replica.argv)))
+        row["env"] = {**job.framework.environment(job, replica, addresses), **_variables(replica)}
         if replica.working_dir:
             row["working_dir"] = replica.working_dir
         if replica.resources:
-            row["resources"] = replica.resources.model_dump(exclude_none=True)
+            row["resources"] = replica.resources.model_dump(exclude_defaults=True)
         replicas.append(row)
     document = {
         "job": name,
         "backend": "local",
         "framework": job.framework.name,
         "folder": f"{location}/{name}",
-        "run_policy": job.spec.run_policy.model_dump(exclude_none=True),
+        "run_policy": job.spec.run_policy.model_dump(exclude_none=True, exclude={"clean_pods"}),
         "replicas": replicas,
     }
     files = dict(job.framework.files(job, addresses))
     if files:
         document["files"] = files
-    text: str = yaml.safe_dump(document, sort_keys=False, width=120)
+    if job.spec.tools:
+        document["tools"] = tool_urls(job, name)
+    text: str = yaml.safe_dump(redacted(document), sort_keys=False, width=120)
     return text
+
+
+def tool_urls(job: JobPlan, name: str) -> dict[str, str]:
+    """Where the tools of a job are reached from this machine: name -> address.
+
+    :param job: the job.
+    :param name: its name.
+    """
+    return {tool: url_of(filled(each, name, ""), "localhost") for tool, each in job.spec.tools.items()}
+
+
+def _variables(replica: Replica) -> dict[str, object]:
+    return {
+        name: value if isinstance(value, str) else value.model_dump(exclude_none=True)
+        for name, value in replica.env.items()
+    }

@@ -7,10 +7,11 @@
     state.json      its status                                (written by its supervisor only)
     cancel          why it should end; there once it should
     collected       there once the outcome has reached XCom
+    released        there once no task waits for the job any more
     lock            held by the supervisor as long as it lives
     supervisor.log  what the supervisor itself has to say
     work/           where the processes start
-    <attempt>/      logs/<replica>.log, results/<replica>, files/<name>, exits/<replica>
+    <attempt>/      logs/<replica>.log, results/<replica>, files/<name>, function/<path>, exits/<replica>
     readers/        how far each reader has read the logs
 """
 
@@ -21,10 +22,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.spec import TrainJobSpec
@@ -33,7 +36,7 @@ from airflow_trainer_provider.spec import TrainJobSpec
 class JobRecord(BaseModel):
     """What a job was submitted as.
 
-    :param uid: tells it from any other job.
+    :param uid: distinguishes it from any other job.
     :param identity: the try of the task that submitted it.
     :param digest: of the spec.
     :param spec: what to run.
@@ -70,6 +73,11 @@ class AttemptFolders:
     def files(self) -> Path:
         """What the framework gives its replicas to read."""
         return self.path / "files"
+
+    @property
+    def function(self) -> Path:
+        """The files of the job's function, where it has one."""
+        return self.path / "function"
 
     @property
     def exits(self) -> Path:
@@ -112,6 +120,7 @@ class RunFolder:
         draft.mkdir(parents=True, mode=0o700)
         (draft / "work").mkdir()
         (draft / "readers").mkdir()
+        (draft / "job.json").touch(mode=0o600)
         (draft / "job.json").write_text(record.model_dump_json(exclude_defaults=True))
         (draft / "owner").write_text(str(record.identity.try_number))
         draft.rename(self.path)
@@ -124,6 +133,28 @@ class RunFolder:
         return JobRecord.model_validate_json((self.path / "job.json").read_bytes())
 
     @property
+    def is_there(self) -> bool:
+        """Whether the job is there. The removal of a folder begins with its record."""
+        return (self.path / "job.json").exists()
+
+    def lost(self) -> JobLost:
+        """The error for a job whose folder is gone."""
+        return JobLost(f"Training job {self.name} is gone: {self.path} is not there (any more).")
+
+    @contextmanager
+    def lost_if_gone(self) -> Iterator[None]:
+        """Report a file that is missing inside as the loss of the job, where another process removes the folder.
+
+        :raises JobLost: it does.
+        """
+        try:
+            yield
+        except FileNotFoundError:
+            if self.is_there:
+                raise
+            raise self.lost() from None
+
+    @property
     def owner(self) -> int:
         """The try of the task that waits for the job."""
         return int((self.path / "owner").read_text())
@@ -131,6 +162,7 @@ class RunFolder:
     def hand_to(self, try_number: int) -> None:
         """Make another try of the task the owner."""
         self._replace("owner", str(try_number))
+        (self.path / "released").unlink(missing_ok=True)
 
     def read_status(self) -> JobStatus | None:
         """The status that the supervisor wrote last; None before its first."""
@@ -159,11 +191,28 @@ class RunFolder:
     @property
     def collected(self) -> bool:
         """Whether the outcome has reached XCom."""
-        return (self.path / "collected").exists()
+        return self.collected_at is not None
+
+    @property
+    def collected_at(self) -> datetime | None:
+        """When the outcome reached XCom; None where it has not."""
+        try:
+            return datetime.fromtimestamp((self.path / "collected").stat().st_mtime, timezone.utc)
+        except FileNotFoundError:
+            return None
 
     def collect(self) -> None:
         """Note that the outcome has reached XCom."""
         (self.path / "collected").touch()
+
+    @property
+    def released(self) -> bool:
+        """Whether the job outlives its task."""
+        return (self.path / "released").exists()
+
+    def release(self) -> None:
+        """Note that no task waits for the job any more."""
+        (self.path / "released").touch()
 
     def attempt(self, number: int) -> AttemptFolders:
         """The folders of one attempt, counted from 0."""
@@ -176,7 +225,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Hold the supervisor's lock while inside, if nobody else does.
+        """Hold the supervisor's lock while inside, if no other process does.
 
         The system lets go of it when the last process that holds it ends, however that ends.
 

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_trainer_provider.operators.fields import check_names
 from airflow_trainer_provider.operators.outcome import fail
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from airflow_trainer_provider.cluster.cluster import Cluster
-    from airflow_trainer_provider.cluster.manage import ClusterJob
-    from airflow_trainer_provider.hooks.trainer import TrainerHook
+    from airflow_trainer_provider.hooks.jobs import Located
     from airflow_trainer_provider.job.handle import JobHandle
+
+
+_JOB_OR_NAME = "either job, a handle, or name"
 
 
 class _ManageTrainJobOperator(BaseOperator):
@@ -60,10 +62,10 @@ class _ManageTrainJobOperator(BaseOperator):
 
         try:
             self._check_target()
-            told = run(self._act(f"task {context['ti'].task_id} of DAG {context['ti'].dag_id}"))
+            message = run(self._act(f"task {context['ti'].task_id} of DAG {context['ti'].dag_id}"))
         except TrainJobError as error:
             fail(error)
-        self.log.info("%s", told)
+        self.log.info("%s", message)
 
     async def _act(self, who: str) -> str:
         """Do it.
@@ -80,43 +82,26 @@ class _ManageTrainJobOperator(BaseOperator):
 
         return None if self.job is None else JobHandle.parse(self.job)
 
-    @cached_property
-    def _hook(self) -> TrainerHook:
+    async def _find(self) -> Located:
+        """The job, and the backend that it runs on."""
+        from airflow_trainer_provider.hooks.backends import AUTO
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
-        return TrainerHook()
-
-    async def _cluster(self) -> Cluster:
-        from airflow_trainer_provider.cluster.cluster import Cluster
-        from airflow_trainer_provider.cluster.objects import location_of
-        from airflow_trainer_provider.hooks.connection import aget_cluster_connection
-
-        conn_id = location_of(self._handle)[2] if self._handle else self.kubernetes_conn_id
-        return await Cluster.of(await aget_cluster_connection(conn_id))
-
-    async def _find(self, cluster: Cluster) -> ClusterJob:
-        from airflow_trainer_provider.cluster import manage
-        from airflow_trainer_provider.hooks.connection import choose_namespace
-
         if self._handle:
-            return await manage.of_handle(cluster, self._handle)
-        namespace = choose_namespace(self.namespace, cluster.connection, self._hook.settings.namespace)
-        return await manage.get(cluster, namespace, str(self.name), backend=self.backend, kind=self.kind)
+            return await TrainerHook.for_job(self._handle).backend_of(self._handle), self._handle
+        hook = TrainerHook(self.backend or AUTO, self.kubernetes_conn_id, self.namespace)
+        return await hook.get(str(self.name), self.kind)
 
     def _check_target(self) -> None:
         from airflow_trainer_provider.errors import Problem, SpecError
+        from airflow_trainer_provider.hooks.backends import check_backend
 
+        check_names(self, self.template_fields[1:])
+        if self.backend is not None:
+            check_backend("backend", self.backend, auto=False)
         if (self.job is None) == (not self.name):
             fix = "Give one of the two. What is rendered to nothing counts as not given."
-            raise SpecError([Problem("job", self.job, "either job, a handle, or name", fix)])
-
-    def _refuse_local(self, what: str) -> None:
-        from airflow_trainer_provider.errors import ManageError
-        from airflow_trainer_provider.hooks.backends import LOCAL
-
-        if self._handle and self._handle.backend == LOCAL:
-            message = f"Training job {self._handle.name} runs on backend {LOCAL!r}, whose jobs cannot be {what}."
-            raise ManageError(message, retryable=False)
+            raise SpecError([Problem("job", None if self.job is None else "a value", _JOB_OR_NAME, fix)])
 
 
 class SuspendTrainJobOperator(_ManageTrainJobOperator):
@@ -130,13 +115,8 @@ class SuspendTrainJobOperator(_ManageTrainJobOperator):
         self.wait_until_stopped = wait_until_stopped
 
     async def _act(self, who: str) -> str:
-        from airflow_trainer_provider.cluster import manage
-
-        self._refuse_local("suspended")
-        cluster = await self._cluster()
-        job = await self._find(cluster)
-        changed = await manage.suspend(cluster, job, wait=self.wait_until_stopped)
-        return f"Suspended {job}." if changed else f"The {job} was suspended already."
+        backend, handle = await self._find()
+        return await backend.suspend(handle, wait=self.wait_until_stopped)
 
 
 class ResumeTrainJobOperator(_ManageTrainJobOperator):
@@ -150,24 +130,21 @@ class ResumeTrainJobOperator(_ManageTrainJobOperator):
         self.wait_until_running = wait_until_running
 
     async def _act(self, who: str) -> str:
-        from airflow_trainer_provider.cluster import manage
+        from airflow_trainer_provider.hooks.jobs import until_running
 
-        self._refuse_local("suspended or resumed")
-        cluster = await self._cluster()
-        job = await self._find(cluster)
-        changed = await manage.resume(cluster, job)
-        told = f"Resumed {job}." if changed else f"The {job} is not suspended."
+        backend, handle = await self._find()
+        message = await backend.resume(handle)
         if not self.wait_until_running:
-            return told
-        self.log.info("%s", told)
-        return f"The {job} is {(await manage.until_running(cluster, job)).text()}."
+            return message
+        self.log.info("%s", message)
+        return f"The {backend.title(handle)} is {(await until_running(backend, handle)).text()}."
 
 
 class DeleteTrainJobOperator(_ManageTrainJobOperator):
     """Delete a job with all that belongs to it. One that is gone already is no error.
 
-    A task that waits for the job fails, and is told who deleted it. Of the local backend's jobs only the processes end;
-    their logs stay.
+    A task that waits for the job fails, and its error says who deleted it. Of the local backend's jobs only the
+    processes end; their logs stay.
 
     :param wait_until_gone: until the pods are gone, and with them what they held.
     """
@@ -180,28 +157,7 @@ class DeleteTrainJobOperator(_ManageTrainJobOperator):
         from airflow_trainer_provider.errors import JobLost
 
         try:
-            return await self._delete(f"deleted by {who}")
+            backend, handle = await self._find()
+            return await backend.delete(handle, f"deleted by {who}", wait=self.wait_until_gone)
         except JobLost as error:
             return f"Nothing to delete: {error}"
-
-    async def _delete(self, reason: str) -> str:
-        from airflow_trainer_provider.cluster import manage
-        from airflow_trainer_provider.errors import ManageError
-        from airflow_trainer_provider.hooks.backends import LOCAL
-
-        handle = self._handle
-        if handle and handle.backend == LOCAL:
-            backend = await self._hook.backend_of(handle)
-            if not await backend.cancel(handle, reason):
-                raise ManageError(
-                    f"A later try of its task waits for training job {handle.name}: it was not ended. Take its handle.",
-                    retryable=False,
-                )
-            if self.wait_until_gone:
-                async for _ in backend.watch(handle):
-                    pass
-            return f"Ended training job {handle.name}."
-        cluster = await self._cluster()
-        job = await self._find(cluster)
-        deleted = await manage.delete(cluster, job, reason, wait=self.wait_until_gone)
-        return f"Deleted {job}." if deleted else f"Nothing to delete: the {job} is gone already."

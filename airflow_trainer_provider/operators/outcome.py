@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow_trainer_provider.operators.failures.decision import retries
+from airflow_trainer_provider.operators.failures.exceptions import failure_of, permanent
+from airflow_trainer_provider.operators.records.asset_events import add_to_asset_events
+from airflow_trainer_provider.operators.records.stats import emit_stats
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     from airflow_trainer_provider.errors import TrainJobError
-    from airflow_trainer_provider.frameworks.layout import Job
     from airflow_trainer_provider.hooks.found_jobs import Found
     from airflow_trainer_provider.hooks.trainer import TrainerHook
-    from airflow_trainer_provider.job.conclusion import Conclusion
     from airflow_trainer_provider.job.handle import JobHandle
-    from airflow_trainer_provider.kinds.manifest import ManifestJob
+    from airflow_trainer_provider.job.outcome import JobOutcome
 
 
-def fail(error: TrainJobError) -> NoReturn:
-    """Fail the task: for good where a retry cannot cure it.
+def fail(error: TrainJobError, context: Context | None = None) -> NoReturn:
+    """Fail the task: for good where a retry cannot cure it, and no retry policy of the task's own says otherwise.
 
     :param error: what went wrong.
+    :param context: the task's; None where no retry policy is asked.
     """
-    raise (AirflowException if error.retryable else AirflowFailException)(str(error)) from error
+    failure = failure_of(error)
+    if not error.retryable and (context is None or not retries(failure, context)):
+        failure = permanent(failure)
+    raise failure from error
 
 
 def raise_error(event: Mapping[str, Any]) -> None:
@@ -40,74 +46,136 @@ def raise_error(event: Mapping[str, Any]) -> None:
         fail(error)
 
 
-def concluded(event: Mapping[str, Any]) -> Conclusion:
+def outcome_of(event: Mapping[str, Any]) -> JobOutcome:
     """What the trigger found out about an ended job.
 
     :param event: of a wait that was not timed out; an error in it fails the task.
     """
-    from airflow_trainer_provider.job.conclusion import Conclusion
+    from airflow_trainer_provider.job.outcome import JobOutcome
 
     raise_error(event)
-    return Conclusion.parse(event)
+    return JobOutcome.parse(event)
 
 
-def may_start_again(conclusion: Conclusion, job: Job | ManifestJob, starts: int) -> bool:
-    """Whether a job failed by no fault of its own, and may be submitted once more.
+def hand_on(context: Context, hook: TrainerHook, handle: JobHandle, outcome: JobOutcome) -> dict[str, Any]:
+    """Hand the outcome of an ended job on.
 
-    :param conclusion: what came of it.
-    :param job: what it runs.
-    :param starts: how many jobs this try of the task has had.
-    """
-    failure = conclusion.failure
-    return failure is not None and failure.infrastructure and starts <= job.spec.run_policy.infrastructure_retries
+    The job of a failed task is finished at once. One that succeeded is finished once Airflow has recorded the success
+    of the task, see :func:`settle`: where that is lost, the next try takes the result from the job.
 
-
-def hand_on(context: Context, hook: TrainerHook, handle: JobHandle, conclusion: Conclusion) -> dict[str, Any]:
-    """Hand the outcome of an ended job on, and then tell the job so, if it is ours.
-
-    :param context: the task's, whose XCom gets ``return_value``, or ``failure`` before that is raised.
+    :param context: the task's, whose XCom gets ``failure`` before that is raised.
     :param hook: finds the job's backend.
     :param handle: the job.
-    :param conclusion: what came of it.
-    :return: the job's summary.
+    :param outcome: what came of it.
+    :return: the job's summary, which Airflow pushes as ``return_value``.
     """
-    from airflow_trainer_provider.errors import JobFailed
+    from airflow_trainer_provider.hooks.masking import masked
+    from airflow_trainer_provider.job.diagnosis.failed import JobFailed
 
     ti = context["ti"]
-    if conclusion.failure:
-        ti.xcom_push(key="failure", value=conclusion.failure.to_xcom())
-        tell_collected(hook, handle)
-        fail(JobFailed(conclusion.failure))
-    summary = dict(conclusion.summary or {})
+    outcome = outcome.masked(masked)
+    ti.task.outcome = outcome
+    if outcome.failure:
+        ti.xcom_push(key="failure", value=outcome.failure.to_xcom())
+        acknowledge(hook, handle)
+        emit_stats(ti, handle, outcome)
+        fail(JobFailed(outcome.failure), context)
+    summary = dict(outcome.summary or {})
     if "result_error" in summary:
         hook.log.error("Training job %s succeeded, but %s", handle.name, summary["result_error"])
-    if ti.task.do_xcom_push:
-        # Not left to Airflow: the job counts as collected once its result is safe, and not before.
-        ti.xcom_push(key="return_value", value=summary)
-    tell_collected(hook, handle)
+    emit_stats(ti, handle, outcome)
+    add_to_asset_events(context, handle, outcome)
+    ti.task.succeeded_job = (hook, handle)
     return summary
 
 
-def hand_on_found(context: Context, found: Sequence[Found], every: bool) -> Any:
-    """Hand on the outcome of jobs that may be somebody else's, and tell them nothing.
+def hand_on_sensed(context: Context, hook: TrainerHook, handle: JobHandle, outcome: JobOutcome) -> dict[str, Any]:
+    """Hand on the outcome of a job that another task made, as :func:`hand_on` does; that of a function needs a value.
 
-    :param context: the task's, whose XCom gets ``failure`` before that is raised.
+    :param context: the task's, whose XCom gets ``summary`` where there is no value.
+    :param hook: finds the job's backend.
+    :param handle: the job.
+    :param outcome: what came of it.
+    :return: the job's summary.
+    """
+    summary = hand_on(context, hook, handle, outcome)
+    if problem := _no_value(summary):
+        context["ti"].xcom_push(key="summary", value=summary)
+        fail_without_value(context["ti"], hook, handle, problem)
+    return summary
+
+
+def fail_without_value(ti: Any, hook: TrainerHook, handle: JobHandle, problem: str) -> NoReturn:
+    """Fail the task whose job has succeeded, and has no value of its function. No other try gets more from the job.
+
+    :param ti: the task instance, whose outcome :func:`hand_on` has handed on, and whose XCom has the ``summary``.
+    :param hook: finds the job's backend.
+    :param handle: the job.
+    :param problem: why there is none.
+    """
+    del ti.task.succeeded_job
+    acknowledge(hook, handle)
+    _fail_without_value(handle, problem)
+
+
+def settle(ti: RuntimeTaskInstance) -> None:
+    """Acknowledge to the job of a task that has succeeded that its outcome is safe.
+
+    :param ti: the task instance, in the process that has run it.
+    """
+    from airflow_trainer_provider.hooks.loop import run
+    from airflow_trainer_provider.hooks.task import has_succeeded, identity_of_task
+
+    task: Any = ti.task
+    hook, handle = task.succeeded_job
+    try:
+        recorded = run(has_succeeded(identity_of_task(ti)))
+    except Exception as error:
+        hook.log.warning("Airflow does not say whether the task has succeeded (%s). Its job is kept.", error)
+        return
+    if recorded:
+        acknowledge(hook, handle)
+
+
+def hand_on_found(context: Context, found: Sequence[Found], every: bool) -> Any:
+    """Hand on the outcome of jobs that something else may have made, and acknowledge nothing to them.
+
+    :param context: the task's, whose XCom gets ``failure`` before that is raised, or ``summary`` where a function has
+        no value.
     :param found: the jobs; at least one.
     :param every: whether there may be several.
     :return: the summary of the job, or a list of them.
     """
-    from airflow_trainer_provider.errors import JobFailed
+    from airflow_trainer_provider.hooks.masking import masked
+    from airflow_trainer_provider.job.diagnosis.failed import JobFailed
 
-    for failure in (each.conclusion.failure for each in found):
+    outcomes = [each.outcome.masked(masked) for each in found]
+    for failure in (each.failure for each in outcomes):
         if failure:
             context["ti"].xcom_push(key="failure", value=failure.to_xcom())
-            fail(JobFailed(failure))
-    summaries = [dict(each.conclusion.summary or {}) for each in found]
-    return summaries if every else summaries[0]
+            fail(JobFailed(failure), context)
+    summaries = [dict(each.summary or {}) for each in outcomes]
+    pushed = summaries if every else summaries[0]
+    for each, summary in zip(found, summaries, strict=True):
+        if problem := _no_value(summary):
+            context["ti"].xcom_push(key="summary", value=pushed)
+            _fail_without_value(each.handle, problem)
+    return pushed
 
 
-def tell_collected(hook: TrainerHook, handle: JobHandle) -> None:
-    """Tell a job that its outcome is safe, whatever may be left of it.
+def _no_value(summary: Mapping[str, Any]) -> str | None:
+    """Why a function has returned no value; None where it has, or nothing shows that the job was that of a function."""
+    return summary.get("result_error") if "function" in summary else None
+
+
+def _fail_without_value(handle: JobHandle, problem: str) -> NoReturn:
+    from airflow_trainer_provider.errors import NoValue
+
+    fail(NoValue(f"Training job {handle.name} has succeeded, but {problem}. Its summary is in XCom."))
+
+
+def acknowledge(hook: TrainerHook, handle: JobHandle) -> None:
+    """Acknowledge to a job that its outcome is safe, whatever may be left of it.
 
     :param hook: finds the job's backend.
     :param handle: the job.
@@ -119,4 +187,4 @@ def tell_collected(hook: TrainerHook, handle: JobHandle) -> None:
         run(hook.collected(handle))
     except TrainJobError as error:
         # The outcome is what the task is for, and that is safe.
-        hook.log.warning("Training job %s has ended, and could not be told so: %s", handle.name, error)
+        hook.log.warning("Training job %s has ended, and its outcome could not be acknowledged: %s", handle.name, error)

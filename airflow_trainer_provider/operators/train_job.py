@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout, BaseOperator, conf
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, BaseOperator, BaseOperatorLink, conf
 
-from airflow_trainer_provider.operators.outcome import concluded, fail, hand_on, may_start_again, tell_collected
+from airflow_trainer_provider.operators.failures.next_try import is_final_by_limits, of_next_try, weighed
+from airflow_trainer_provider.operators.failures.starts import Starts
+from airflow_trainer_provider.operators.fields import check_names, refuse_misplaced
+from airflow_trainer_provider.operators.hidden_fields import given, hidden, hide_secrets
+from airflow_trainer_provider.operators.links import JOB_LINKS, ToolLink, links_of, push_links
+from airflow_trainer_provider.operators.outcome import acknowledge, fail, hand_on, outcome_of
+from airflow_trainer_provider.operators.request import request_of
 
 if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import Context
 
-    from airflow_trainer_provider.frameworks.layout import Job
     from airflow_trainer_provider.hooks.trainer import TrainerHook
-    from airflow_trainer_provider.job.backend import Backend
-    from airflow_trainer_provider.job.conclusion import Conclusion
+    from airflow_trainer_provider.job.backend import Admit, Backend
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.identity import Identity
-    from airflow_trainer_provider.kinds.manifest import ManifestJob
+    from airflow_trainer_provider.job.outcome import JobOutcome
+    from airflow_trainer_provider.job.plan.plan import JobPlan, ManifestPlan, Plan
+    from airflow_trainer_provider.operators.asked import Governed
+    from airflow_trainer_provider.presets.merge import Merged
+    from airflow_trainer_provider.spec import TrainJobSpec
 
-    Work = Job | ManifestJob
 
 #: How long a page that shows the job waits for a cluster that has to be asked first, in seconds.
 _RENDER_SECONDS = 10
 #: How much later than the task's own time a job's deadline is: while Airflow is there, it ends the job and says why.
 _ORPHANED = timedelta(minutes=1)
+#: Seconds in which a task that received SIGTERM asks whether it is over, and ends its job. Airflow kills it after 5.
+_KILL_SECONDS = 4
+#: Seconds for which a task whose time is over waits until the request to end its job has been taken.
+_TIMEOUT_SECONDS = 15
 #: The operator's parameters that are fields of the spec.
 SPEC_FIELDS = (
     "framework",
@@ -50,8 +60,13 @@ SPEC_FIELDS = (
     "elastic",
     "run_policy",
     "runtime_ref",
-    "queue_name",
+    "scheduling",
+    "volumes",
+    "checkpoint",
+    "pod",
     "pod_template",
+    "tools",
+    "metrics",
     "on_kill_action",
     "on_finish_action",
 )
@@ -68,16 +83,19 @@ class TrainJobOperator(BaseOperator):
     :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, where their meaning stands; all are templated, nested
     values too. They are validated when the task runs, before anything is started.
 
-    XCom holds ``job``, the job's handle, before the wait begins; ``return_value`` with how it went, replica by
-    replica, its metrics, and the JSON that rank 0 wrote to ``$TRAINER_RESULT_PATH``; or ``failure``, with the
-    replica that failed first, why, and whether a retry can help.
+    XCom holds ``job``, the job's handle, and ``request``, what the task asks for, before the wait begins; while the
+    task waits, ``progress``, what the script reports, and ``status``, how the job stands; ``return_value`` with how it
+    went, replica by replica, its progress and metrics, and the JSON that rank 0 wrote to ``$TRAINER_RESULT_PATH``; or
+    ``failure``, with the replica that failed first, why, and whether a retry can help.
 
     :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``; needed unless there is a
         ``manifest``.
+    :param presets: names of presets, or one name: parts of a spec, in the folder that ``[trainer] presets_folder``
+        names. They are merged in order, and the fields of this task over them.
     :param manifest: a TrainJob, PyTorchJob, TFJob, XGBoostJob, MPIJob, PaddleJob, JAXJob or batch/v1 Job of your own: a
         mapping, YAML or JSON text, or the name of a file with it (``.yaml``, ``.yml``, ``.json``), which is rendered as
         a template. Its kind says which backend it is for. Beside it only ``framework``, ``name``, ``run_policy`` (how
-        it may start), ``on_kill_action`` and ``on_finish_action`` may be given.
+        it may start), ``metrics``, ``on_kill_action`` and ``on_finish_action`` may be given.
     :param backend: ``trainer``, ``training-operator``, ``mpi-operator``, ``native``, or ``auto`` for the first of these
         that the cluster has and that can run the job; ``local`` for the worker's own machine. None takes
         ``[trainer] backend``.
@@ -92,6 +110,7 @@ class TrainJobOperator(BaseOperator):
 
     template_fields: Sequence[str] = (
         *SPEC_FIELDS,
+        "presets",
         "manifest",
         "backend",
         "kubernetes_conn_id",
@@ -101,13 +120,25 @@ class TrainJobOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "rendered_job": "yaml",
         "replicas": "json",
+        "runtime_ref": "json",
+        "launcher": "json",
         "env": "json",
         "command": "json",
         "args": "json",
+        "scheduling": "json",
+        "volumes": "yaml",
+        "checkpoint": "json",
+        "pod": "json",
         "pod_template": "yaml",
+        "tools": "json",
+        "metrics": "json",
         "manifest": "yaml",
     }
     ui_color = "#e8f0fe"
+    # Of mapped tasks. Those of others are known with their parameters.
+    operator_extra_links: Collection[BaseOperatorLink] = (ToolLink(), *JOB_LINKS)
+    #: What came of the job, once it has reached this process.
+    outcome: JobOutcome | None = None
 
     def __init__(
         self,
@@ -121,17 +152,23 @@ class TrainJobOperator(BaseOperator):
         image: str | None = None,
         command: Sequence[str] | None = None,
         args: Sequence[str] | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, Any] | None = None,
         working_dir: str | None = None,
         resources_per_node: Mapping[str, Any] | None = None,
-        launcher: str | None = None,
+        launcher: Mapping[str, Any] | str | None = None,
         elastic: Mapping[str, Any] | None = None,
         run_policy: Mapping[str, Any] | None = None,
-        runtime_ref: str | None = None,
-        queue_name: str | None = None,
+        runtime_ref: Mapping[str, Any] | str | None = None,
+        scheduling: Mapping[str, Any] | None = None,
+        volumes: Sequence[Mapping[str, Any]] | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
+        pod: Mapping[str, Any] | None = None,
         pod_template: Mapping[str, Any] | None = None,
+        tools: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, str] | None = None,
         on_kill_action: str | None = None,
         on_finish_action: str | None = None,
+        presets: Sequence[str] | str | None = None,
         manifest: Mapping[str, Any] | str | None = None,
         backend: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
@@ -141,7 +178,11 @@ class TrainJobOperator(BaseOperator):
         render_only: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        try:
+            super().__init__(**kwargs)
+        except TypeError:
+            refuse_misplaced(kwargs)
+            raise
         self.framework = framework
         self.name = name
         self.num_nodes = num_nodes
@@ -158,14 +199,21 @@ class TrainJobOperator(BaseOperator):
         self.elastic = elastic
         self.run_policy = run_policy
         self.runtime_ref = runtime_ref
-        self.queue_name = queue_name
+        self.scheduling = scheduling
+        self.volumes = volumes
+        self.checkpoint = checkpoint
+        self.pod = pod
         self.pod_template = pod_template
+        self.tools = tools
+        self.metrics = metrics
         self.on_kill_action = on_kill_action
         self.on_finish_action = on_finish_action
+        self.presets = presets
         self.manifest = manifest
         if isinstance(manifest, str) and "\n" not in manifest:
             # Of this one field only: an argument that ends so is the training's, and not a file of Airflow's.
             self.template_ext = _MANIFEST_FILES
+        self.operator_extra_links = links_of(tools, presets)
         self.backend = backend
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
@@ -174,9 +222,17 @@ class TrainJobOperator(BaseOperator):
         self.render_only = render_only
         self.rendered_job = ""
         self.handle: JobHandle | None = None
-        #: Whether this process has begun to submit the job, or has taken it over.
-        self.may_have_job = False
-        self._killed = False
+        #: Whether the task may have a job. A first try has none before its submit; a process of a later try, or one
+        #: that resumes, may have one that it does not know of.
+        self.may_have_job = True
+        self._identity: Identity | None = None
+        self._secrets: frozenset[str] = frozenset()
+        #: The fields of the spec, those from presets among them.
+        self._asked: Mapping[str, Any] | None = None
+        self._admit: Admit | None = None
+        #: The fields of which a job is made, before they were rendered, and the ids of values that are not to be.
+        self._templates: tuple[Mapping[str, Any], frozenset[int]] = ({}, frozenset())
+        self._killed = self._timed_out = False
 
     @cached_property
     def hook(self) -> TrainerHook:
@@ -189,11 +245,18 @@ class TrainJobOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Start or adopt the job, and wait for it here or in the triggerer."""
         from airflow_trainer_provider.errors import TrainJobError
+        from airflow_trainer_provider.job.plan.together import placed_apart
 
+        identity = self._identity = _identity(context)
+        self.may_have_job = identity.try_number > 1
         try:
-            job = self._job()
+            job, notes = self._planned()
+            for note in notes:
+                self.log.info("%s", note)
             backend = self._choose(job)
-            text = backend.render(job, _identity(context))
+            if warning := placed_apart(job):
+                self.log.warning("%s", warning)
+            text = backend.render(job, identity)
             # The log page folds what lies between these two, which have to be lines of their own.
             self.log.info("::group::The job")
             self.log.info("%s", text)
@@ -202,48 +265,105 @@ class TrainJobOperator(BaseOperator):
                 return text
             handle = self._submit(context, backend, job)
             if not self.wait_for_completion:
+                self._release(handle)
                 return dict(handle.to_xcom())
             if self.deferrable:
                 # Airflow enforces execution_timeout only while a worker runs the task.
                 timeout = self.execution_timeout
                 deadline = (datetime.now(timezone.utc) + timeout).isoformat() if timeout else None
-                self._defer(context, handle, job, deadline, starts=1)
+                self._defer(context, handle, job, deadline, Starts())
             return self._wait(context, handle, job)
         except TrainJobError as error:
-            fail(error)
+            fail(error, context)
+        except AirflowTaskTimeout:
+            self._end_timed_out(identity)
+            raise
 
     def execute_complete(
-        self, context: Context, event: dict[str, Any], job: dict[str, Any], deadline: str | None, starts: int
-    ) -> dict[str, Any]:
+        self,
+        context: Context,
+        event: dict[str, Any],
+        job: dict[str, Any],
+        deadline: str | None,
+        starts: int,
+        more_memory: Sequence[Mapping[str, Any]] = (),
+    ) -> Any:
         """Go on after the trigger has fired.
 
         :param event: how the wait ended.
         :param job: the job's handle.
         :param deadline: when the task's time is over, in ISO 8601.
         :param starts: how many jobs this try has had.
+        :param more_memory: how the memory of these was raised.
         """
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.job.handle import JobHandle
 
         handle = self.handle = JobHandle.parse(job)
-        self.may_have_job = True
-        if event["end"] == "timed out":
-            self.hook.cancel_now(handle, "the task's execution_timeout had passed")
-            raise AirflowTaskTimeout(f"Training job {handle.name} was ended: execution_timeout had passed.")
-        conclusion = concluded(event)
-        if conclusion.failure and conclusion.failure.infrastructure:
-            try:
-                self._defer_again(context, handle, conclusion, deadline, starts)
-            except TrainJobError as error:
-                fail(error)
-        return hand_on(context, self.hook, handle, conclusion)
+        identity = self._identity = _identity(context)
+        if identity.try_number > handle.owner:
+            # The event is that of an earlier try, with which Airflow 3.1.0 goes on where that has failed. It keeps the
+            # XCom of that try, too.
+            context["ti"].xcom_push(key="failure", value=None)
+            return self.execute(context)
+        try:
+            if event["end"] == "timed out":
+                raise AirflowTaskTimeout(f"Training job {handle.name} was ended: execution_timeout had passed.")
+            outcome, had = outcome_of(event), Starts(starts, more_memory)
+            if outcome.failure and (outcome.failure.infrastructure or is_final_by_limits(outcome)):
+                self._defer_again(context, handle, outcome, deadline, had)
+            return self._concluded(context, handle, outcome, had)
+        except TrainJobError as error:
+            fail(error, context)
+        except AirflowTaskTimeout:
+            self._end_timed_out(identity)
+            raise
 
     def on_kill(self) -> None:
-        """End the job: the task was marked, cleared, or timed out."""
+        """End the job if the task is over: it was marked or cleared, or its run has ended.
+
+        Airflow calls this as well where the worker has lost contact, and the task will be tried again. The job then
+        waits for its next try.
+        """
         self._killed = True
-        if self.handle:
-            self.log.info("The task was killed; ending training job %s.", self.handle.name)
-            self.hook.cancel_now(self.handle, "the task was killed")
+        if self._identity and self.may_have_job and not self._timed_out:
+            from airflow_trainer_provider.hooks.loop import run_aside
+
+            run_aside(self._end_if_over(self._identity), _KILL_SECONDS)
+
+    async def _end_if_over(self, identity: Identity) -> None:
+        from airflow_trainer_provider.hooks.task import state_if_over
+
+        try:
+            state = await state_if_over(identity)
+        except Exception as error:
+            self.log.warning("The process received SIGTERM; Airflow does not say why (%s). The job goes on.", error)
+            return
+        if state is None:
+            self.log.info("The process received SIGTERM. The task is not over: the job goes on for the next try.")
+            return
+        self.log.info("The task is %s; ending its training job.", state)
+        await self.hook.cancel_task(identity, f"the task is {state}", self.handle)
+
+    def _end_timed_out(self, identity: Identity) -> None:
+        """End the job of a task whose ``execution_timeout`` has passed."""
+        from airflow_trainer_provider.hooks.loop import run_aside
+
+        self._timed_out = True
+        if self.may_have_job:
+            reason = "the task's execution_timeout had passed"
+            run_aside(self.hook.cancel_task(identity, reason, self.handle), _TIMEOUT_SECONDS)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """The job for OpenLineage's events. Airflow's provider for OpenLineage calls this where it is installed.
+
+        :param task_instance: of this task, in the process that has run it.
+        """
+        from airflow_trainer_provider.operators.records.openlineage import lineage_of
+
+        return lineage_of(self.handle, self.outcome)
+
+    get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
 
     def dry_run(self) -> None:
         """Log the whole job as text, and start nothing."""
@@ -252,48 +372,75 @@ class TrainJobOperator(BaseOperator):
         unknown = Identity(dag_id=self.dag_id, run_id="dry-run", task_id=self.task_id)
         self.log.info("The job:\n%s", self._job_text(unknown))
 
-    def _job(self) -> Work:
-        from airflow_trainer_provider.frameworks.layout import lay_out
-        from airflow_trainer_provider.spec import parse_spec
+    def _job(self) -> Plan:
+        return self._planned()[0]
 
-        fields = {field: getattr(self, field) for field in SPEC_FIELDS}
+    def _planned(self, timeout: float | None = None) -> tuple[Plan, list[str]]:
+        """The job, and lines for the log on where its fields come from.
+
+        :param timeout: seconds for which a connection is waited for that names the job's namespace; None for long.
+        """
+        from airflow_trainer_provider.operators.asked import TASK, TIMEOUT, asked_for
+
+        check_names(self, ("backend", "kubernetes_conn_id", "namespace"))
+        fields = {field: given(getattr(self, field)) for field in SPEC_FIELDS} | self._own_fields()
+        asked = asked_for(self.presets, fields, None if self.manifest is not None else self._deadline_seconds)
+        self._asked = asked.fields
+        governed = self._governed(timeout)
         if self.manifest is not None:
-            return self._manifest_job(fields)
-        return lay_out(parse_spec(fields | {"run_policy": self._bounded_run_policy()}))
+            job: Plan = self._manifest_job(asked.fields)
+            governed.check(job)
+        else:
+            job = self._spec_job(governed, asked)
+        self._asked = asked.fields
+        self._admit = governed.admission(job)
+        return job, [] if asked.is_from(TASK, TIMEOUT) else [f"Fields {asked.summary()}."]
 
-    def _manifest_job(self, fields: Mapping[str, Any]) -> ManifestJob:
+    def _spec_job(self, governed: Governed, asked: Merged) -> Plan:
+        spec = governed.spec(asked)
+        self._secrets = spec.secrets
+        return governed.plan(spec)
+
+    def _governed(self, timeout: float | None) -> Governed:
+        from airflow_trainer_provider.hooks.loop import run
+        from airflow_trainer_provider.hooks.settings import load_settings
+        from airflow_trainer_provider.operators.asked import Governed
+        from airflow_trainer_provider.policies.library import load_policies
+
+        dag = self.get_dag()
+        return Governed(
+            load_policies(load_settings().policies_folder),
+            dag.dag_id if dag else "",
+            dag.tags if dag else (),
+            lambda: run(self.hook.namespace(), timeout),
+        )
+
+    def _manifest_job(self, fields: Mapping[str, Any]) -> ManifestPlan:
         import yaml
-        from airflow.sdk.log import mask_secret
 
         from airflow_trainer_provider.errors import Problem, SpecError
         from airflow_trainer_provider.hooks.backends import AUTO
-        from airflow_trainer_provider.job.redaction import secrets_in
-        from airflow_trainer_provider.kinds.manifest import manifest_job
+        from airflow_trainer_provider.kinds.manifest import plan_manifest
         from airflow_trainer_provider.spec import parse_manifest_spec
 
-        job = manifest_job(parse_manifest_spec({**fields, "manifest": self.manifest}))
-        # Airflow knows a secret by the key it stands under, which a list of variables has none of, and looks for it in
-        # texts, but not as deep down as these are.
-        self.manifest = yaml.safe_dump(job.spec.manifest, sort_keys=False, width=math.inf)
-        for secret in secrets_in(job.spec.manifest):
-            mask_secret(secret)
+        spec = parse_manifest_spec({**fields, "manifest": given(self.manifest)})
+        job = plan_manifest(spec, self._deadline_seconds)
+        self.manifest = hidden(yaml.safe_dump(job.spec.manifest, sort_keys=False, width=math.inf))
         if self.backend not in (None, AUTO, job.backend):
-            allowed = f"{job.backend!r}, which a {job.kind.resource.kind} is for"
+            allowed = f"{job.backend!r}, which a {job.spec.manifest['kind']} is for"
             raise SpecError([Problem("backend", self.backend, allowed, "Drop backend, or correct manifest.kind.")])
         # Noted where the rendered fields are: whoever ends the job of a task that was killed looks there.
         self.backend = job.backend
         self.namespace = self.namespace or job.spec.namespace
         return job
 
-    def _bounded_run_policy(self) -> Mapping[str, Any] | None:
-        """The run policy, with a deadline for the job where the task has one: Airflow may be gone by then."""
-        policy, timeout = self.run_policy, self.execution_timeout
-        # What is no mapping is for the spec to refuse.
-        if timeout is None or not isinstance(policy or {}, Mapping):
-            return policy
-        return {"active_deadline_seconds": math.ceil((timeout + _ORPHANED).total_seconds()), **(policy or {})}
+    @property
+    def _deadline_seconds(self) -> int | None:
+        """After how long the cluster itself ends the job, where the task has an ``execution_timeout``."""
+        timeout = self.execution_timeout
+        return math.ceil((timeout + _ORPHANED).total_seconds()) if timeout else None
 
-    def _choose(self, job: Work) -> Backend:
+    def _choose(self, job: Plan) -> Backend:
         from airflow_trainer_provider.hooks.loop import run
 
         chosen = run(self.hook.choose(job))
@@ -302,11 +449,11 @@ class TrainJobOperator(BaseOperator):
         chosen.backend.check(job)
         return chosen.backend
 
-    def _submit(self, context: Context, backend: Backend, job: Work) -> JobHandle:
+    def _submit(self, context: Context, backend: Backend, job: Plan, start: int = 1) -> JobHandle:
         from airflow_trainer_provider.hooks.loop import run
 
         self.may_have_job = True
-        submission = run(backend.submit(job, _identity(context)))
+        submission = run(backend.submit(job, _identity(context), start=start, admit=self._admit))
         handle = self.handle = submission.handle
         if self._killed:
             # Airflow calls on_kill() in the middle of anything, and goes on with it.
@@ -315,57 +462,120 @@ class TrainJobOperator(BaseOperator):
             self.log.info("Adopted training job %s: %s.", handle.name, submission.adopted)
         else:
             self.log.info("Submitted training job %s to backend %s.", handle.name, handle.backend)
+        for name, url in handle.tools.items():
+            self.log.info("Tool %s: %s", name, url)
         context["ti"].xcom_push(key="job", value=handle.to_xcom())
+        timeout = self.execution_timeout
+        request = request_of(handle, job, (self.retries or 0) + 1, timeout.total_seconds() if timeout else None)
+        context["ti"].xcom_push(key="request", value=request)
+        push_links(self, handle, context["ti"])
         return handle
 
-    def _start_again(self, context: Context, handle: JobHandle, job: Work, conclusion: Conclusion) -> JobHandle:
-        """Let go of a job that the infrastructure failed, and submit it anew. It gets another name."""
-        if conclusion.failure:
-            self.log.warning("%s", conclusion.failure.text())
-        self.log.warning("It starts again, as run_policy.infrastructure_retries allows: the infrastructure failed it.")
-        tell_collected(self.hook, handle)
-        return self._submit(context, self._choose(job), job)
+    def _release(self, handle: JobHandle) -> None:
+        from airflow_trainer_provider.hooks.loop import run
+
+        run(self.hook.release(handle))
+
+    def _start_again(
+        self, context: Context, handle: JobHandle, job: Plan, outcome: JobOutcome, starts: Starts
+    ) -> tuple[JobHandle, Plan, Starts] | None:
+        """Submit a job once more, under another name: as it is, or with more memory.
+
+        :param starts: the jobs that this try has had.
+        :return: None where its failure is the task's.
+        """
+        from airflow_trainer_provider.errors import TrainJobError
+        from airflow_trainer_provider.hooks.masking import masked
+
+        another = starts.following(outcome, job, self._laid_out)
+        if another is None:
+            return None
+        if outcome.failure:
+            self.log.warning("%s", outcome.failure.text())
+        self.log.warning("%s", another.why)
+        acknowledge(self.hook, handle)
+        try:
+            following = self._submit(context, self._choose(another.job), another.job, another.starts.count)
+        except TrainJobError:
+            # The job may be gone, and with it why it failed.
+            if failure := outcome.masked(masked).failure:
+                context["ti"].xcom_push(key="failure", value=failure.to_xcom())
+            raise
+        return following, another.job, another.starts
+
+    def _laid_out(self, spec: TrainJobSpec) -> JobPlan:
+        return self._governed(None).plan(spec)
 
     def _defer_again(
-        self, context: Context, handle: JobHandle, conclusion: Conclusion, deadline: str | None, starts: int
+        self, context: Context, handle: JobHandle, outcome: JobOutcome, deadline: str | None, starts: Starts
     ) -> None:
-        job = self._job()
-        if may_start_again(conclusion, job, starts):
-            self._defer(context, self._start_again(context, handle, job, conclusion), job, deadline, starts + 1)
+        from airflow_trainer_provider.errors import TrainJobError
 
-    def _defer(self, context: Context, handle: JobHandle, job: Work, deadline: str | None, starts: int) -> None:
+        try:
+            job = starts.last(self._job(), self._laid_out)
+        except TrainJobError as error:
+            self.log.warning("The job does not start again, as the task's fields are no job any more: %s", error)
+            return
+        again = self._start_again(context, handle, job, outcome, starts)
+        if again:
+            handle, job, starts = again
+            self._defer(context, handle, job, deadline, starts)
+
+    def _concluded(self, context: Context, handle: JobHandle, outcome: JobOutcome, starts: Starts) -> Any:
+        """What the task returns; its failure is raised."""
+        outcome, ti = starts.noted_in(outcome), context["ti"]
+        if is_final_by_limits(outcome) and ti.try_number <= ti.max_tries:
+            outcome = weighed(outcome, self._job, lambda: of_next_try(self, *self._templates, context)._job())
+        return self._returned(context, handle, hand_on(context, self.hook, handle, outcome))
+
+    def _defer(self, context: Context, handle: JobHandle, job: Plan, deadline: str | None, starts: Starts) -> None:
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
 
-        told = dict(handle.to_xcom())
+        reference = dict(handle.to_xcom())
         self.defer(
             trigger=TrainJobTrigger(
-                told,
+                reference,
                 _reader(context),
                 deadline,
                 cancel_on_kill=True,
                 startup_timeout=job.spec.run_policy.startup_timeout_seconds,
+                metrics=dict(job.spec.metrics),
             ),
             method_name="execute_complete",
-            kwargs={"job": told, "deadline": deadline, "starts": starts},
+            kwargs={"job": reference, "deadline": deadline, **starts.to_kwargs()},
         )
 
-    def _wait(self, context: Context, handle: JobHandle, job: Work) -> dict[str, Any]:
+    def _wait(self, context: Context, handle: JobHandle, job: Plan) -> Any:
         from airflow_trainer_provider.hooks.loop import run
+        from airflow_trainer_provider.hooks.reports import Reports
+        from airflow_trainer_provider.hooks.supervisor.ask import finish_asking
 
-        for starts in itertools.count(1):
-            conclusion = run(
+        reports = Reports(_identity(context), job.spec.metrics)
+        starts = Starts()
+        while True:
+            outcome = run(
                 self.hook.wait(
                     handle,
                     emit=self._emit,
                     reader=_reader(context),
                     deadline=None,
                     startup_timeout=job.spec.run_policy.startup_timeout_seconds,
+                    reports=reports,
                 )
             )
-            if not may_start_again(conclusion, job, starts):
-                break
-            handle = self._start_again(context, handle, job, conclusion)
-        return hand_on(context, self.hook, handle, conclusion)
+            finish_asking()
+            again = self._start_again(context, handle, job, outcome, starts)
+            if again is None:
+                return self._concluded(context, handle, outcome, starts)
+            handle, job, starts = again
+
+    def _own_fields(self) -> dict[str, Any]:
+        """Fields of the spec that are no parameters of the operator."""
+        return {}
+
+    def _returned(self, context: Context, handle: JobHandle, summary: dict[str, Any]) -> Any:
+        """What the task returns of a job that has succeeded."""
+        return summary
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)
@@ -374,7 +584,7 @@ class TrainJobOperator(BaseOperator):
         from airflow_trainer_provider.hooks.loop import run
 
         # First: a manifest says where the hook has to look.
-        job = self._job()
+        job, _ = self._planned(_RENDER_SECONDS)
         return run(self.hook.render(job, identity), _RENDER_SECONDS)
 
     def _do_render_template_fields(
@@ -386,29 +596,32 @@ class TrainJobOperator(BaseOperator):
         seen_oids: set[int],
     ) -> None:
         # The one place that mapped and unmapped tasks both come through once their fields are rendered.
+        if parent is self:
+            fields = {field: getattr(self, field) for field in (*SPEC_FIELDS, "presets", "manifest")}
+            self._templates = fields, frozenset(seen_oids)
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is self:
             self.rendered_job = self._rendered_or_reason(context)
+            # The listener that ends the job of a killed task reads the first three from the stored fields.
+            names = (self.backend, self.kubernetes_conn_id, self.namespace, self.dag_id, self.task_id)
+            # The name of a Secret is none, though it is the value of a field that is called so.
+            names = (*names, *self._secrets)
+            hide_secrets(self, (*SPEC_FIELDS, "manifest"), names, self._asked)
 
     def _rendered_or_reason(self, context: Context) -> str:
         """What the Rendered Template tab shows; execute() raises the error itself, with its log around it."""
         try:
             return self._job_text(_identity(context))
         except Exception as error:
-            return json.dumps({"error": str(error) or type(error).__name__}, indent=2)
+            from airflow_trainer_provider.text.redaction import redacted_text
+
+            return json.dumps({"error": redacted_text(str(error)) or type(error).__name__}, indent=2)
 
 
 def _identity(context: Context) -> Identity:
-    from airflow_trainer_provider.job.identity import Identity
+    from airflow_trainer_provider.hooks.task import identity_of_task
 
-    ti = context["ti"]
-    return Identity(
-        dag_id=ti.dag_id,
-        run_id=ti.run_id,
-        task_id=ti.task_id,
-        map_index=-1 if ti.map_index is None else ti.map_index,
-        try_number=ti.try_number,
-    )
+    return identity_of_task(context["ti"])
 
 
 def _reader(context: Context) -> str:

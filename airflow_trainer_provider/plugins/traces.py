@@ -1,113 +1,244 @@
-"""What the tasks of a run have left in Airflow's database that tells where their jobs are."""
+"""The records in Airflow's database that show where the jobs of tasks are."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_trainer_provider.plugins.endings import EndedRun, EndedTask, Request
 
 if TYPE_CHECKING:
-    from airflow_trainer_provider.cluster.connection import ClusterConnection
+    from sqlalchemy.orm import Session
+
+    from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+    from airflow_trainer_provider.hooks.trainer import TrainerHook
     from airflow_trainer_provider.job.handle import JobHandle
-    from airflow_trainer_provider.job.identity import Identity
+
+log = logging.getLogger(__name__)
 
 #: The operator's template field that no other operator has.
-_OURS = "rendered_job"
+OURS = "rendered_job"
+#: Task id and map index.
+Place = tuple[str, int]
 
 
-class Trace(Protocol):
-    """One task's."""
+@dataclass(frozen=True)
+class Ending:
+    """The jobs of one task instance, which are to end.
 
-    async def end_jobs(self, identity: Identity, reason: str) -> None:
-        """End the jobs of the task that have not ended.
+    :param task: the task instance, and why.
+    :param handle: of the job that it has pushed to XCom, if it came so far.
+    :param fields: the operator's templated fields, as Airflow stores them; empty where it has dropped them.
+    :param spare_released: leave a job alone that outlives its task.
+    :param of_run: whether the task is over because its run is.
+    """
 
-        :param identity: the task, and the try whose jobs are meant.
-        :param reason: what the jobs' status will say.
+    task: EndedTask
+    handle: JobHandle | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    spare_released: bool = False
+    of_run: bool = False
+
+    def __str__(self) -> str:
+        task = self.task
+        return f"task {task.task_id} (map index {task.map_index}) in run {task.run_id} of DAG {task.dag_id}"
+
+    @property
+    def place(self) -> str:
+        """What distinguishes the clusters where jobs are ended: the connection's id."""
+        return self.handle.location.rpartition("/")[2] if self.handle else str(self.fields["kubernetes_conn_id"])
+
+    def is_due(self) -> bool:
+        """Whether the task is over still, in the database. It may have been cleared, and have another job by now.
+
+        False as well until whoever reported the end has committed it. Blocks while the database answers.
         """
+        from airflow.models.dagrun import DagRun
+        from airflow.models.taskinstance import TaskInstance as TI
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
 
+        from airflow_trainer_provider.hooks.task import OVER
 
-@dataclass(frozen=True)
-class Submitted:
-    """The handle in XCom: the task had a job.
+        task = self.task
+        one = (TI.run_id == task.run_id, TI.task_id == task.task_id, TI.map_index == task.map_index)
+        with create_session(scoped=False) as session:
+            found = session.execute(select(TI.state, TI.try_number).where(TI.dag_id == task.dag_id, *one)).first()
+            of_run = select(DagRun.state).where(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id)
+            run_state = session.scalar(of_run)
+        if found is None:
+            return True  # deleted, with its run or its DAG
+        state = run_state if self.of_run else found.state
+        return found.try_number == task.try_number and state in OVER
 
-    :param handle: of that job.
-    """
+    async def end_jobs(self) -> None:
+        """End those that have not ended."""
+        from airflow_trainer_provider.errors import SpecError
+        from airflow_trainer_provider.hooks.task import identity_of_task
 
-    handle: JobHandle
+        identity = identity_of_task(self.task)
+        try:
+            await self._hook().cancel_task(identity, self.task.reason, self.handle, spare_released=self.spare_released)
+        except SpecError as error:
+            if self.handle:
+                raise
+            log.info("%s has started no job: its fields were refused: %s", self, error)
 
-    async def end_jobs(self, identity: Identity, reason: str) -> None:
-        """End them where that one was."""
+    def _hook(self) -> TrainerHook:
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
-        hook = TrainerHook(self.handle.backend, read_connection=_read_connection)
-        await hook.cancel_task(identity, reason, self.handle)
-
-
-@dataclass(frozen=True)
-class Begun:
-    """The rendered templates only: the task was killed before it could tell of the job that it was submitting.
-
-    :param fields: the operator's templated fields.
-    """
-
-    fields: Mapping[str, Any]
-
-    async def end_jobs(self, identity: Identity, reason: str) -> None:
-        """End them where the operator would have made one."""
-        from airflow_trainer_provider.hooks.trainer import TrainerHook
-
+        if self.handle:
+            return TrainerHook(self.handle.backend, read_connection=read_connection)
+        # The task was killed before it could push the handle: its job is where the operator would have submitted it.
         fields = self.fields
-        hook = TrainerHook(fields["backend"], fields["kubernetes_conn_id"], fields["namespace"], _read_connection)
-        await hook.cancel_task(identity, reason)
+        return TrainerHook(fields["backend"], fields["kubernetes_conn_id"], fields["namespace"], read_connection)
 
 
-def traces(dag_id: str, run_id: str, task_ids: Collection[str]) -> dict[tuple[str, int], Trace]:
-    """The traces of those tasks of a run that are ours.
+def endings_of(requests: Sequence[Request]) -> list[Ending]:
+    """Find the jobs that are to end. Blocks while the database answers.
 
+    :param requests: tasks and runs that are over.
+    """
+    from airflow.utils.session import create_session
+
+    # Not the session of who reported it: that one is in the middle of something, and must not be committed here.
+    with create_session(scoped=False) as session:
+        return [ending for request in requests for ending in _endings(session, request)]
+
+
+def _endings(session: Session, request: Request) -> Iterable[Ending]:
+    if isinstance(request, EndedRun):
+        return _endings_of_run(session, request)
+    traces = _Traces(session, request.dag_id, request.run_id, {request.task_id})
+    ending = traces.ending(request)
+    return [ending] if ending else []
+
+
+def _endings_of_run(session: Session, run: EndedRun) -> Iterable[Ending]:
+    from airflow.models.taskinstance import TaskInstance as TI
+    from sqlalchemy import select
+
+    of_run = (TI.dag_id == run.dag_id, TI.run_id == run.run_id)
+    rows = session.execute(select(TI.task_id, TI.map_index, TI.try_number, TI.state).where(*of_run)).all()
+    traces = _Traces(session, run.dag_id, run.run_id, {row.task_id for row in rows})
+    for row in rows:
+        succeeded = row.state == "success"
+        # A task that has succeeded by itself leaves a value, unless do_xcom_push says otherwise: then its job shows it.
+        if succeeded and (row.task_id, row.map_index) in traces.returned:
+            continue
+        task = EndedTask(run.dag_id, run.run_id, row.task_id, row.map_index, row.try_number, run.reason)
+        ending = traces.ending(task, spare_released=succeeded, of_run=True)
+        if ending:
+            yield ending
+
+
+class _Traces:
+    """What some tasks of a run have left.
+
+    :param session: of the database.
     :param dag_id: the run's DAG.
     :param run_id: the run.
-    :param task_ids: of the tasks that are meant.
-    :return: task id and map index -> where its job is, or would be.
+    :param task_ids: the tasks.
     """
-    from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
-    from airflow.models.xcom import XComModel as XCom
-    from airflow.utils.session import create_session
-    from sqlalchemy import Text, cast, select
 
-    handles = select(XCom.task_id, XCom.map_index, XCom.value).where(
-        XCom.dag_id == dag_id, XCom.task_id.in_(task_ids), XCom.run_id == run_id, XCom.key == "job"
-    )
-    # Airflow drops these of all but a DAG's latest runs, so they alone will not do.
-    fields = select(Rendered.task_id, Rendered.map_index, Rendered.rendered_fields).where(
-        Rendered.dag_id == dag_id,
-        Rendered.task_id.in_(task_ids),
-        Rendered.run_id == run_id,
-        cast(Rendered.rendered_fields, Text).contains(f'"{_OURS}"', autoescape=True),
-    )
-    # Not the caller's session: it is in the middle of something, and must not be committed by us.
-    with create_session(scoped=False) as session:
-        begun = {(task, index): Begun(values) for task, index, values in session.execute(fields)}
-        submitted = {(task, index): _submitted(value) for task, index, value in session.execute(handles)}
-    return {**begun, **{key: trace for key, trace in submitted.items() if trace}}
+    def __init__(self, session: Session, dag_id: str, run_id: str, task_ids: Collection[str]) -> None:
+        self._session = session
+        self._dag_id = dag_id
+        self._where = (dag_id, run_id, task_ids)
+        self._fields = self._rendered_fields()
+        handles = self._xcoms(("job",), "value") if task_ids else ()
+        self._handles: dict[Place, Any] = {(task, index): value for task, index, value in handles}
+        #: Task instances that have returned a value, or whose function has returned None.
+        self.returned: frozenset[Place] = frozenset()
+        if self._handles or self._fields:
+            # Not with their values, which may be large.
+            self.returned = frozenset((task, index) for task, index in self._xcoms(("return_value", "summary")))
+        self._declared: frozenset[str] | None = None
+
+    def ending(self, task: EndedTask, *, spare_released: bool = False, of_run: bool = False) -> Ending | None:
+        """The jobs of a task instance; None where it is not one of ours, or came to nothing.
+
+        :param task: the task instance.
+        :param spare_released: see :class:`Ending`.
+        :param of_run: see :class:`Ending`.
+        """
+        place = (task.task_id, task.map_index)
+        fields, handle = self._fields.get(place), _handle(self._handles.get(place))
+        # Any task may push a value under this key: a handle counts only where our operator has pushed it.
+        if fields is None and (handle is None or task.task_id not in self._declared_tasks()):
+            return None
+        return Ending(task, handle, fields or {}, spare_released, of_run)
+
+    def _rendered_fields(self) -> dict[Place, Mapping[str, Any]]:
+        from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
+        from sqlalchemy import Text, cast, select
+
+        dag_id, run_id, task_ids = self._where
+        query = select(Rendered.task_id, Rendered.map_index, Rendered.rendered_fields).where(
+            Rendered.dag_id == dag_id,
+            Rendered.task_id.in_(task_ids),
+            Rendered.run_id == run_id,
+            cast(Rendered.rendered_fields, Text).contains(f'"{OURS}"', autoescape=True),
+        )
+        rows = self._session.execute(query)
+        return {(task, index): values for task, index, values in rows if OURS in values}
+
+    def _xcoms(self, keys: Collection[str], *columns: str) -> Iterable[Any]:
+        """Rows of XCom with such a key: the task, its map index, and other columns."""
+        from airflow.models.xcom import XComModel as XCom
+        from sqlalchemy import select
+
+        dag_id, run_id, task_ids = self._where
+        query = select(XCom.task_id, XCom.map_index, *(getattr(XCom, name) for name in columns)).where(
+            XCom.dag_id == dag_id, XCom.task_id.in_(task_ids), XCom.run_id == run_id, XCom.key.in_(keys)
+        )
+        return self._session.execute(query)
+
+    def _declared_tasks(self) -> frozenset[str]:
+        """The DAG's tasks of ours. Airflow drops the rendered fields of all but a DAG's latest runs."""
+        if self._declared is None:
+            self._declared = declared_tasks(self._session, self._dag_id)
+        return self._declared
 
 
-def _submitted(value: Any) -> Submitted | None:
+def declared_tasks(session: Session, dag_id: str) -> frozenset[str]:
+    """The tasks of a DAG whose operator is one of ours, in its latest version.
+
+    :param session: of the database.
+    :param dag_id: the DAG.
+    """
+    from airflow.models.serialized_dag import SerializedDagModel
+
+    found = SerializedDagModel.get(dag_id, session=session)
+    dag = ((found.data if found else None) or {}).get("dag") or {}
+    tasks = [task.get("__var") or {} for task in dag.get("tasks") or ()]
+    return frozenset(str(task.get("task_id")) for task in tasks if OURS in (task.get("template_fields") or ()))
+
+
+def _handle(value: Any) -> JobHandle | None:
     from airflow_trainer_provider.errors import SpecError
     from airflow_trainer_provider.job.handle import JobHandle
 
     try:
-        return Submitted(JobHandle.parse(value))
+        return JobHandle.parse(value)
     except SpecError:
-        return None  # somebody else's value under the same key
+        return None  # not a handle: a task of another operator uses the same key
 
 
-async def _read_connection(conn_id: str) -> ClusterConnection:
+async def read_connection(conn_id: str) -> ClusterConnection:
     """Read a connection where the database is at hand."""
     from airflow.models.connection import Connection
 
+    from airflow_trainer_provider.errors import ConnectionUnreadable
     from airflow_trainer_provider.hooks.connection import cluster_connection
 
-    # In a thread, which has a session of its own.
-    found = await asyncio.to_thread(Connection.get_connection_from_secrets, conn_id)
+    try:
+        # In a thread, which has a session of its own.
+        found = await asyncio.to_thread(Connection.get_connection_from_secrets, conn_id)
+    except Exception as error:
+        # Airflow says "not found" as well where a secrets backend has failed.
+        raise ConnectionUnreadable(conn_id, type(error).__name__) from error
     return cluster_connection(conn_id, found)

@@ -17,23 +17,24 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_trainer_provider.operators.outcome import concluded, fail, hand_on, hand_on_found, raise_error
+from airflow_trainer_provider.operators.fields import check_names
+from airflow_trainer_provider.operators.outcome import fail, hand_on_found, hand_on_sensed, outcome_of, raise_error
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from airflow_trainer_provider.cluster.find import Wanted
     from airflow_trainer_provider.hooks.found_jobs import FoundJobs
     from airflow_trainer_provider.hooks.trainer import TrainerHook
-    from airflow_trainer_provider.job.conclusion import Conclusion
+    from airflow_trainer_provider.job.backend import Wanted
     from airflow_trainer_provider.job.handle import JobHandle
+    from airflow_trainer_provider.job.outcome import JobOutcome
 
 #: How long one poke reads what is there before it says that the job goes on.
 _POKE = timedelta(seconds=1)
 
 
 class TrainJobSensor(BaseSensorOperator):
-    """Wait for a training job, tell its log, and push its result to XCom as the operator would.
+    """Wait for a training job, log its lines, and push its result to XCom as the operator would.
 
     With ``job``, its outcome is safe then, and a cluster's job goes where its ``on_finish_action`` says so: where
     several tasks wait for one job, let that be ``keep``.
@@ -91,7 +92,7 @@ class TrainJobSensor(BaseSensorOperator):
         self.namespace = namespace
         self.kubernetes_conn_id = kubernetes_conn_id
         self.deferrable = deferrable
-        self._told: str | None = None
+        self._logged: str | None = None
 
     def execute(self, context: Context) -> Any:
         """Wait, here or in the triggerer."""
@@ -102,7 +103,7 @@ class TrainJobSensor(BaseSensorOperator):
         return super().execute(context)
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Tell the lines that came since the last poke, and whether the job has ended."""
+        """Log the lines that came since the last poke, and return whether the job has ended."""
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
         from airflow_trainer_provider.hooks.loop import run
 
@@ -114,18 +115,22 @@ class TrainJobSensor(BaseSensorOperator):
                     if found is None:
                         return PokeReturnValue(is_done=False)
                     return PokeReturnValue(is_done=True, xcom_value=hand_on_found(context, found, self.every_match))
-                conclusion = run(self._look(context))
+                outcome = run(self._look(context))
             except JobTimeout:
                 return PokeReturnValue(is_done=False)
             except TrainJobError as error:
                 fail(error)
-            return PokeReturnValue(is_done=True, xcom_value=hand_on(context, self.hook, self.handle, conclusion))
+            return PokeReturnValue(is_done=True, xcom_value=hand_on_sensed(context, self.hook, self.handle, outcome))
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any], try_number: int | None = None) -> Any:
         """Go on after the trigger has fired.
 
         :param event: how the wait ended.
+        :param try_number: that began the wait.
         """
+        if try_number is not None and context["ti"].try_number > try_number:
+            # Airflow 3.1.0 goes on with the event of an earlier try where that has failed.
+            return self.execute(context)
         with self._softly():
             return self._complete(context, event)
 
@@ -140,7 +145,7 @@ class TrainJobSensor(BaseSensorOperator):
             from airflow_trainer_provider.hooks.found_jobs import Found
 
             return hand_on_found(context, [Found.parse(each) for each in event["found"]], self.every_match)
-        return hand_on(context, self.hook, self.handle, concluded(event))
+        return hand_on_sensed(context, self.hook, self.handle, outcome_of(event))
 
     @contextmanager
     def _softly(self) -> Iterator[None]:
@@ -157,17 +162,18 @@ class TrainJobSensor(BaseSensorOperator):
     @cached_property
     def _wanted(self) -> Wanted:
         """The jobs that are named."""
-        from airflow_trainer_provider.cluster.find import Wanted
+        from airflow_trainer_provider.job.backend import Wanted
 
         return Wanted(self.name, self.selector, self.kind, self.every_match)
 
     @cached_property
     def _found(self) -> FoundJobs:
         """Those that were found so far."""
+        from airflow_trainer_provider.hooks.backends import AUTO
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
-        hook = TrainerHook(None, self.kubernetes_conn_id, self.namespace)
+        hook = TrainerHook(AUTO, self.kubernetes_conn_id, self.namespace)
         return FoundJobs(hook, self._wanted, self._phases, self._emit)
 
     @property
@@ -177,14 +183,18 @@ class TrainJobSensor(BaseSensorOperator):
     def _check(self) -> None:
         """Refuse what does not fit together, before anything is waited for."""
         from airflow_trainer_provider.errors import Problem, SpecError, TrainJobError
+        from airflow_trainer_provider.spec import parse_field
 
-        named = {name: getattr(self, name) for name in ("name", "selector", "kind", "allowed_phases", "namespace")}
         try:
+            check_names(self, ("name", "selector", "kind", "namespace", "kubernetes_conn_id"))
+            self.allowed_phases = parse_field("allowed_phases", tuple[str, ...], self.allowed_phases)
+            named = {name: getattr(self, name) for name in ("name", "selector", "kind", "allowed_phases", "namespace")}
             if self.job is None:
                 from airflow_trainer_provider.hooks.found_jobs import allowed
+                from airflow_trainer_provider.kinds.registry import kinds_called
 
                 allowed(self._phases)
-                self._wanted  # noqa: B018
+                kinds_called(self._wanted.kind)
             elif given := [name for name, value in named.items() if value is not None]:
                 fix = "Drop it, or drop job."
                 raise SpecError([Problem(name, named[name], "no value beside job", fix) for name in given])
@@ -209,15 +219,16 @@ class TrainJobSensor(BaseSensorOperator):
 
         return TrainerHook.for_job(self.handle)
 
-    async def _look(self, context: Context) -> Conclusion:
+    async def _look(self, context: Context) -> JobOutcome:
         backend = await self.hook.backend_of(self.handle)
-        # What an ended job has to tell is read to its end, however long it takes.
+        # The lines of an ended job are read to their end, however long it takes.
         ended = (await backend.status(self.handle)).phase.ended
         deadline = None if ended else datetime.now(timezone.utc) + _POKE
         return await self.hook.wait(self.handle, emit=self._emit, reader=self._reader(context), deadline=deadline)
 
     def _defer(self, context: Context) -> None:
         deadline = (datetime.now(timezone.utc) + timedelta(seconds=self.timeout)).isoformat()
+        kwargs = {"try_number": context["ti"].try_number}
         if self.job is None:
             from airflow_trainer_provider.triggers.found_jobs import FoundJobsTrigger
 
@@ -226,6 +237,7 @@ class TrainJobSensor(BaseSensorOperator):
             self.defer(
                 trigger=FoundJobsTrigger(dict(wanted), self._phases, *place, self._reader(context), deadline),
                 method_name="execute_complete",
+                kwargs=kwargs,
             )
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
 
@@ -233,6 +245,7 @@ class TrainJobSensor(BaseSensorOperator):
         self.defer(
             trigger=TrainJobTrigger(job, self._reader(context), deadline, cancel_on_kill=False),
             method_name="execute_complete",
+            kwargs=kwargs,
         )
 
     def _reader(self, context: Context) -> str:
@@ -240,8 +253,8 @@ class TrainJobSensor(BaseSensorOperator):
         return f"{ti.dag_id}-{ti.task_id}-{ti.map_index}-try-{ti.try_number}"
 
     def _emit(self, line: str) -> None:
-        # Each poke begins with the phase, which a sensor in mode poke has told before.
-        if line.startswith("[") or line != self._told:
+        # Each poke begins with the phase, which a sensor in mode poke has logged before.
+        if line.startswith("[") or line != self._logged:
             self.log.info("%s", line)
         if not line.startswith("["):
-            self._told = line
+            self._logged = line

@@ -2,83 +2,69 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, Field
 
-from airflow_trainer_provider.spec.base import Number, SpecModel, Whole, wrong
-from airflow_trainer_provider.spec.job import JobName, Text
+from airflow_trainer_provider.spec.running.metrics import Metrics
+from airflow_trainer_provider.spec.values.base import Seconds, SpecModel, Whole, wrong
+from airflow_trainer_provider.spec.values.limits import MOST_INT32
+from airflow_trainer_provider.spec.values.names import JobName, is_label
+from airflow_trainer_provider.spec.values.plain import plain
+from airflow_trainer_provider.spec.values.shape import MAPPING, TEXT, TEXTS, shaped
+from airflow_trainer_provider.spec.values.words import Text
+from airflow_trainer_provider.spec.values.yaml_text import read_documents
 
 _ALLOWED = "one Kubernetes object: a mapping, or YAML or JSON text of one document"
+_METADATA = {"name": TEXT, "generateName": TEXT, "namespace": TEXT, "labels": TEXTS, "annotations": TEXTS}
+_SHAPE = {"apiVersion": TEXT, "kind": TEXT, "metadata": _METADATA, "spec": MAPPING}
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads YAML as Kubernetes does: a date is a text, and no key comes twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((key for at, key in enumerate(keys) if key in keys[:at]), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"key {twice!r} comes twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def _only_document(text: str) -> Any:
+    try:
+        documents = read_documents(text)
+    except ValueError as error:
+        raise wrong(_ALLOWED, f"Correct the YAML: {error}.", value="text") from None
+    if len(documents) != 1:
+        fix = "Leave one job in it. What else it needs has to be there before."
+        raise wrong(_ALLOWED, fix, value=f"{len(documents)} documents")
+    # An alias may repeat a part that repeats another, and so on.
+    return plain("manifest", documents[0])
 
 
 def _one_object(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            documents = [each for each in yaml.load_all(value, _Loader) if each is not None]
-        except yaml.YAMLError as error:
-            # The text may hold secrets: only where it is wrong is told.
-            mark = getattr(error, "problem_mark", None)
-            where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-            why = getattr(error, "problem", None) or type(error).__name__
-            raise wrong(_ALLOWED, f"Correct the YAML: {where}{why}.", value="text") from None
-        if len(documents) != 1:
-            fix = "Leave one job in it. What else it needs has to be there before."
-            raise wrong(_ALLOWED, fix, value=f"{len(documents)} documents")
-        value = documents[0]
+    value = _only_document(value) if isinstance(value, str) else value
     if not isinstance(value, Mapping):
         raise wrong(_ALLOWED, "Give one job's manifest.", value=type(value).__name__)
-    for name in ("apiVersion", "kind"):
-        if not isinstance(value.get(name), str):
-            raise wrong("text", f"Set manifest.{name}.", name, value.get(name) or "nothing")
-    for name in ("metadata", "spec"):
-        if not isinstance(value.get(name) or {}, Mapping):
-            raise wrong("a mapping", f"Correct manifest.{name}.", name, type(value[name]).__name__)
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        raise wrong("JSON values", "Write dates and other objects as text.", value=type(value).__name__) from None
-    if not value.get("spec"):
-        raise wrong("a mapping", "Set manifest.spec.", "spec", "nothing")
-    return value
+    manifest = shaped(_SHAPE, value, lambda shape, name: None)
+    for name in ("apiVersion", "kind", "spec"):
+        if not manifest.get(name):
+            raise wrong("a mapping" if name == "spec" else "text", f"Set manifest.{name}.", name, "nothing")
+    namespace = manifest.get("metadata", {}).get("namespace")
+    if namespace is not None and not is_label(namespace):
+        allowed = "1 to 63 lowercase letters, digits and '-', not beginning or ending with '-'"
+        raise wrong(allowed, "Write the name of a namespace alone.", "metadata.namespace", namespace)
+    return manifest
 
 
 class ManifestRunPolicy(SpecModel):
     """What of :class:`~airflow_trainer_provider.spec.job.RunPolicy` is not the manifest's own; the same meaning."""
 
     infrastructure_retries: Annotated[Whole, Field(ge=0, le=100)] = 0
-    startup_timeout_seconds: Annotated[Number, Field(gt=0, allow_inf_nan=False)] | None = None
-    ttl_seconds_after_finished: Annotated[Whole, Field(ge=0)] | None = None
+    startup_timeout_seconds: Seconds | None = None
+    ttl_seconds_after_finished: Annotated[Whole, Field(ge=0, le=MOST_INT32)] | None = None
 
 
 class ManifestSpec(SpecModel):
     """A job that the user's own manifest describes, and what becomes of it.
 
     :param manifest: the object, or its text.
-    :param framework: which it runs; None where its kind tells, or nobody needs to know.
+    :param framework: which it runs; None where its kind says so, or it is not needed.
     :param name: readable part of the job's name; the manifest's own name where it is left out.
     :param run_policy: how long it may take to start, and how often it may start again.
-    :param on_kill_action: as in :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`.
+    :param metrics: as in :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`.
+    :param on_kill_action: as there.
     :param on_finish_action: as there.
     """
 
@@ -86,6 +72,7 @@ class ManifestSpec(SpecModel):
     framework: Text | None = None
     name: JobName | None = None
     run_policy: ManifestRunPolicy = ManifestRunPolicy()
+    metrics: Metrics = Field(default_factory=dict)
     on_kill_action: Literal["delete", "suspend"] = "delete"
     on_finish_action: Literal["delete", "delete_succeeded", "keep"] = "delete"
 

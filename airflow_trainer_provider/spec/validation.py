@@ -1,22 +1,25 @@
-"""Turns what a user wrote into a spec, or into an error that says what to write instead."""
+"""Turns the errors of pydantic into problems that say what to write instead."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from airflow_trainer_provider.errors import Problem, SpecError
-from airflow_trainer_provider.spec.job import RunPolicy, TrainJobSpec
-from airflow_trainer_provider.spec.manifest import ManifestRunPolicy, ManifestSpec
+from airflow_trainer_provider.errors import Problem
+from airflow_trainer_provider.spec.misplaced import way_out
+from airflow_trainer_provider.spec.values.base import GIVEN, RULE
+from airflow_trainer_provider.spec.values.plain import Place, path
+from airflow_trainer_provider.spec.values.words import rendered_hint
 
-_Spec = TypeVar("_Spec", bound=BaseModel)
 _ALLOWED = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
@@ -26,53 +29,46 @@ _ALLOWED = {
     "mapping_type": "a mapping",
     "model_type": "a mapping of its fields",
     "tuple_type": "a list",
+    "too_short": "a list that is not empty",
     "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
 }
 #: Errors of a value that should have been several.
 _SHAPES = frozenset({"dict_type", "mapping_type", "model_type", "tuple_type"})
+_NUMBERS = frozenset({"int_type", "float_type"})
 _BOUNDS = {
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
+#: A list may have as many wrong items as it has items.
+_MOST_PROBLEMS = 100
+_LONGEST_WORD = 63
 
 
-def parse_spec(values: Mapping[str, Any]) -> TrainJobSpec:
-    """Validate what a user asked for.
+def problems_of(
+    error: ValidationError,
+    model: type[BaseModel] | None,
+    given: Mapping[str, Any],
+    place: Place = (),
+    *,
+    is_part: bool = False,
+) -> list[Problem]:
+    """What is wrong with a value, for people.
 
-    :param values: the fields of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`; None leaves one out.
-    :return: the spec.
-    :raises SpecError: naming every field that is wrong, its value, what is allowed and the way out.
+    :param error: of its validation.
+    :param model: what it was validated as; None for a type that has no fields.
+    :param given: what was written, made of plain values.
+    :param place: of the value in it.
+    :param is_part: whether fields that are missing may stand elsewhere.
     """
-    return _parse(TrainJobSpec, {name: value for name, value in values.items() if value is not None})
-
-
-def parse_manifest_spec(values: Mapping[str, Any]) -> ManifestSpec:
-    """Validate what a user asked for who brings a manifest.
-
-    :param values: the fields of :class:`~airflow_trainer_provider.spec.manifest.ManifestSpec`, and those of
-        :class:`~airflow_trainer_provider.spec.job.TrainJobSpec` that are in the operator; None leaves one out.
-    :return: the spec.
-    :raises SpecError: naming every field that is wrong, or that the manifest itself says.
-    """
-    given = {name: value for name, value in values.items() if value is not None}
-    said = [name for name in given if name not in ManifestSpec.model_fields]
-    policy = given.get("run_policy")
-    own = RunPolicy.model_fields.keys() - ManifestRunPolicy.model_fields.keys()
-    said += [f"run_policy.{name}" for name in policy if name in own] if isinstance(policy, Mapping) else []
-    if said:
-        fix = "Write it in the manifest, or drop manifest."
-        raise SpecError([Problem(name, "a value", "no value beside manifest", fix) for name in said])
-    return _parse(ManifestSpec, given)
-
-
-def _parse(model: type[_Spec], given: Mapping[str, Any]) -> _Spec:
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        problems = [_problem(details, given) for details in error.errors(include_url=False)]
-        raise SpecError(_once(problems)) from None
+    details = error.errors(include_url=False)
+    details = [each for each in details if not (is_part and each["type"] == "missing")][:_MOST_PROBLEMS]
+    for each in details:
+        each["loc"] = (*place, *each["loc"])
+    return _once(itertools.chain.from_iterable(_problems(each, model, given) for each in details))
 
 
 def nearest(word: object, allowed: Iterable[str]) -> str | None:
@@ -82,7 +78,8 @@ def nearest(word: object, allowed: Iterable[str]) -> str | None:
     :param allowed: what could have been written.
     :return: the near miss, or None where nothing is near.
     """
-    matches = difflib.get_close_matches(str(word).lower(), list(allowed), n=1, cutoff=0.7)
+    text = str(word).lower()
+    matches = difflib.get_close_matches(text, list(allowed), n=1, cutoff=0.7) if len(text) <= _LONGEST_WORD else ()
     return matches[0] if matches else None
 
 
@@ -99,22 +96,24 @@ def choice(field: str, value: object, allowed: Iterable[str], otherwise: str) ->
     return Problem(field, value, ", ".join(words), f"Did you mean {near!r}?" if near else otherwise)
 
 
-def _problem(details: ErrorDetails, given: Mapping[str, Any]) -> Problem:
-    field, kind = _path(_written(given, details["loc"])), details["type"]
-    value = _value_at(given, details["loc"])
-    if kind == "rule":
-        context = details["ctx"]
-        shown = value if context["value"] is None else context["value"]
-        return Problem(".".join(filter(None, [field, context["field"]])), shown, context["allowed"], context["fix"])
-    if kind == "missing":
-        return Problem(field, None, "a value", f"Set {field}.")
-    if kind == "extra_forbidden":
-        fields = list(_model_at(details["loc"][:-1]).model_fields)
-        return choice(field, details["loc"][-1], fields, "Remove it; it is not a field here.")
-    if kind == "literal_error":
+def _problems(details: ErrorDetails, model: type[BaseModel] | None, given: Any) -> Iterator[Problem]:
+    place, value = _written(given, details)
+    field, kind = path(place), details["type"]
+    if kind == RULE:
+        for problem in details["ctx"]["problems"]:
+            shown = _shown(kind, value) if problem.value is GIVEN else problem.value
+            yield Problem(_joined(field, problem.field), shown, problem.allowed, problem.fix)
+    elif kind == "missing":
+        yield Problem(field, None, "a value", f"Set {field}.")
+    elif kind == "extra_forbidden":
+        fix = way_out(place) or "Remove it; it is not a field here."
+        fields = list(_model_at(model, details["loc"][:-1]).model_fields) if model else []
+        yield choice(field, place[-1], fields, fix)
+    elif kind == "literal_error":
         words = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        return choice(field, value, words, "Use one of these.")
-    return Problem(field, _shown(details, value), *_allowed_and_fix(details, field, value))
+        yield choice(field, _shown(kind, value), words, "Use one of these.")
+    else:
+        yield Problem(field, _shown(kind, value), *_allowed_and_fix(details, field, value))
 
 
 def _allowed_and_fix(details: ErrorDetails, field: str, value: Any) -> tuple[str, str]:
@@ -122,17 +121,26 @@ def _allowed_and_fix(details: ErrorDetails, field: str, value: Any) -> tuple[str
     if kind in _BOUNDS:
         allowed = f"a number of {_BOUNDS[kind].format(**details['ctx'])}"
         return allowed, f"Set {field} to {allowed}."
+    if kind == "too_long":
+        return f"at most {details['ctx']['max_length']} items", f"Shorten {field}."
+    if kind == "string_too_long":
+        return f"text of at most {details['ctx']['max_length']} characters", f"Shorten {field}."
     allowed = _ALLOWED.get(kind, details["msg"])
-    if kind == "string_type" and isinstance(value, (int, float)):
-        return allowed, "Write it as text, in quotes."
-    return allowed, f"Change {field}."
+    if kind in _NUMBERS and isinstance(value, (Mapping, list)):
+        return allowed, "Write the number itself."
+    hint = rendered_hint(value) if kind in _SHAPES and isinstance(value, str) else None
+    return allowed, hint or f"Change {field}."
 
 
-def _shown(details: ErrorDetails, value: Any) -> Any:
-    """The value as an error may show it: a variable's, or a whole group's with its variables, may be a secret."""
-    if "env" in details["loc"] or isinstance(value, (Mapping, list, tuple)):
+def _joined(field: str, below: str) -> str:
+    return f"{field}{below}" if not field or not below or below.startswith("[") else f"{field}.{below}"
+
+
+def _shown(kind: str, value: Any) -> Any:
+    """The value as an error may show it: a whole group's has its variables, which may be secrets."""
+    if isinstance(value, (Mapping, list, tuple)):
         return type(value).__name__
-    if isinstance(value, str) and details["type"] in _SHAPES:
+    if isinstance(value, str) and kind in _SHAPES:
         return type(value).__name__
     return value
 
@@ -152,48 +160,26 @@ def _once(problems: Iterable[Problem]) -> list[Problem]:
     return list(by_field.values())
 
 
-#: Names that pydantic puts into an error's place for the branch of a union or the wrapper of a type.
-def _is_branch(part: str | int) -> bool:
-    return isinstance(part, str) and ("[" in part or part in {"constrained-int", "int", "CpuAmount", "MemoryAmount"})
+def _written(given: Any, details: ErrorDetails) -> tuple[Place, Any]:
+    """The place of an error as far as the user wrote it, and the value there.
 
-
-def _path(loc: tuple[str | int, ...]) -> str:
-    path = ""
-    for part in loc:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif not _is_branch(part):
-            path += f".{part}" if path else part
-    return path
-
-
-def _value_at(given: Any, loc: tuple[str | int, ...]) -> Any:
+    pydantic adds parts that no user wrote: the branch of a union, and the fields that one value stands for (`cpu: 2`).
+    """
+    place: Place = ()
     value = given
-    for part in loc:
-        if _is_branch(part):
-            continue
-        try:
-            value = getattr(value, str(part)) if isinstance(value, BaseModel) else value[part]
-        except (KeyError, IndexError, TypeError, AttributeError):
-            # A scalar that stood for a mapping (`cpu: 2`): the scalar is what the user wrote.
-            return value
-    return value
+    for part in details["loc"]:
+        if _is_in(part, value):
+            place, value = (*place, part), value[part]
+    return ((*place, details["loc"][-1]), None) if details["type"] == "missing" else (place, value)
 
 
-def _written(given: Any, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The place as far as the user wrote it: one value for requests and limits (`cpu: 2`) is one place."""
-    value = given
-    for depth, part in enumerate(loc):
-        if _is_branch(part):
-            continue
-        if not isinstance(value, (Mapping, BaseModel, list, tuple)):
-            return loc[:depth]
-        value = _value_at(value, (part,))
-    return loc
+def _is_in(part: str | int, value: Any) -> bool:
+    if isinstance(value, list):
+        return isinstance(part, int) and part < len(value)
+    return isinstance(value, Mapping) and part in value
 
 
-def _model_at(loc: tuple[str | int, ...]) -> type[BaseModel]:
-    model: type[BaseModel] = TrainJobSpec
+def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel]:
     for part in loc:
         if isinstance(part, str) and part in model.model_fields:
             model = _part_model(model.model_fields[part].annotation) or model

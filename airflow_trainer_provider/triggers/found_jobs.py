@@ -8,17 +8,19 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_trainer_provider.triggers.payload import Payload
+
 
 class FoundJobsTrigger(BaseTrigger):
     """Fires once, when the jobs are where they should be, one has failed, or the deadline has passed.
 
     It ends no job, and writes nothing on any.
 
-    :param wanted: the fields of :class:`~airflow_trainer_provider.cluster.find.Wanted`.
+    :param wanted: the fields of :class:`~airflow_trainer_provider.cluster.operations.find.Wanted`.
     :param allowed_phases: the phases that end the wait well.
     :param kubernetes_conn_id: the connection to the cluster.
     :param namespace: where to look; None takes the connection's, and then ``[trainer] namespace``.
-    :param reader: whose place in the logs is kept, as long as this triggerer lives.
+    :param reader: whose log cursor is kept, as long as this triggerer lives.
     :param deadline: when to give up waiting, in ISO 8601.
     """
 
@@ -47,16 +49,17 @@ class FoundJobsTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look for the jobs, and follow them; the event says how the wait ended.
 
-        ``end`` is ``concluded``, with the jobs' handles and conclusions in ``found``; ``timed out``, with a
+        ``end`` is ``concluded``, with the jobs' handles and outcomes in ``found``; ``timed out``, with a
         ``message``; or ``error``, with its ``message`` and whether it is ``retryable``.
         """
         # Not at the module's top: DAG files import this module through the sensor.
-        from airflow_trainer_provider.cluster.find import Wanted
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
+        from airflow_trainer_provider.hooks.backends import AUTO
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs
         from airflow_trainer_provider.hooks.trainer import TrainerHook
+        from airflow_trainer_provider.job.backend import Wanted
 
-        hook = TrainerHook(None, self.kubernetes_conn_id, self.namespace)
+        hook = TrainerHook(AUTO, self.kubernetes_conn_id, self.namespace)
         jobs: FoundJobs | None = None
         event: dict[str, Any]
         try:
@@ -67,7 +70,7 @@ class FoundJobsTrigger(BaseTrigger):
             event = {"end": "timed out", "message": jobs.late() if jobs else str(error)}
         except TrainJobError as error:
             event = {"end": "error", "message": str(error), "retryable": error.retryable}
-        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+        yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)

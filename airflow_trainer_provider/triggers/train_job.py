@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_trainer_provider.triggers.payload import Payload
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.hooks.reports import Reports
+    from airflow_trainer_provider.hooks.task import TaskInstanceLike
+
+#: Seconds in which a trigger that was cancelled has to end its job. Airflow 3.3 gives it as many.
+_KILL_SECONDS = 30
+#: A loop alone does not keep its tasks from being collected.
+_under_way: set[asyncio.Task[None]] = set()
 
 
 class TrainJobTrigger(BaseTrigger):
@@ -16,10 +29,12 @@ class TrainJobTrigger(BaseTrigger):
     holds no secret.
 
     :param job: the job's handle, as its mapping.
-    :param reader: whose place in the logs is kept; None leaves the logs alone.
+    :param reader: whose log cursor is kept; None leaves the logs alone.
     :param deadline: when to give up waiting, in ISO 8601; None waits for ever.
-    :param cancel_on_kill: whether the job ends when the task is marked, cleared or timed out while it waits here.
+    :param cancel_on_kill: whether the job ends when the task is marked, cleared or timed out while it waits here. Then
+        it is the task's own job, whose progress is written to the XCom of the task.
     :param startup_timeout: seconds that the job may take to start; None bounds only what can never start.
+    :param metrics: regular expressions that read metrics from the lines of rank 0.
     """
 
     def __init__(
@@ -29,6 +44,7 @@ class TrainJobTrigger(BaseTrigger):
         deadline: str | None,
         cancel_on_kill: bool,
         startup_timeout: float | None = None,
+        metrics: dict[str, str] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.job = job
@@ -36,6 +52,8 @@ class TrainJobTrigger(BaseTrigger):
         self.deadline = deadline
         self.cancel_on_kill = cancel_on_kill
         self.startup_timeout = startup_timeout
+        self.metrics = metrics or {}
+        self._is_cancelled = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Where this class is, and what to make it with."""
@@ -47,49 +65,97 @@ class TrainJobTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "cancel_on_kill": self.cancel_on_kill,
                 "startup_timeout": self.startup_timeout,
+                # Left out where there are none: a triggerer of an earlier version knows no such field.
+                **({"metrics": self.metrics} if self.metrics else {}),
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Follow the job; the event says how the wait ended.
 
-        ``end`` is ``concluded``, with the whole :class:`~airflow_trainer_provider.job.conclusion.Conclusion` beside it;
+        ``end`` is ``concluded``, with the whole :class:`~airflow_trainer_provider.job.outcome.JobOutcome` beside it;
         ``timed out``; or ``error``, with its ``message`` and whether it is ``retryable``.
         """
         # Not at the module's top: DAG files import this module through the operator.
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
+        from airflow_trainer_provider.text.redaction import redacted_text
 
         handle = JobHandle.parse(self.job)
         deadline = datetime.fromisoformat(self.deadline) if self.deadline else None
         try:
-            conclusion = await TrainerHook.for_job(handle).wait(
+            outcome = await TrainerHook.for_job(handle).wait(
                 handle,
                 emit=self._emit,
                 reader=self.reader,
                 deadline=deadline,
                 startup_timeout=self.startup_timeout,
+                reports=self._reports(),
             )
-            event = {"end": "concluded", **conclusion.to_json()}
+            event = {"end": "concluded", **outcome.to_json()}
         except JobTimeout:
             event = {"end": "timed out"}
         except TrainJobError as error:
             event = {"end": "error", "message": str(error), "retryable": error.retryable}
-        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+        except asyncio.CancelledError as error:
+            # A triggerer that shuts down says so; one whose trigger was taken from it says nothing.
+            self._is_cancelled = not error.args
+            raise
+        except Exception as error:
+            # The next try adopts the job.
+            self.log.exception("The wait for training job %s has failed", handle.name)
+            message = redacted_text(f"{type(error).__name__}: {error}")
+            event = {"end": "error", "message": message, "retryable": True}
+        yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
+
+    def _reports(self) -> Reports | None:
+        from airflow_trainer_provider.hooks.reports import Reports
+        from airflow_trainer_provider.hooks.task import identity_of_task
+
+        if not self.cancel_on_kill or self.task_instance is None:
+            return None
+        return Reports(identity_of_task(self.task_instance), self.metrics)
 
     async def on_kill(self) -> None:
-        """End the job: somebody marked or cleared the task. Airflow before 3.3 does not call this.
+        """End the job if the task is over: it was marked or cleared, or its run has ended.
 
-        There the listener in :mod:`airflow_trainer_provider.plugins.ended_tasks` ends the job of a marked task, and
-        the next try of a cleared one adopts it.
+        Airflow 3.3 calls this for each trigger that it takes from this triggerer. That may as well be because another
+        triggerer has taken over, where this one was suspended or overloaded; then the job goes on.
         """
+        if not self.cancel_on_kill or self.task_instance is None:
+            return
+        # Airflow cancels the trigger again at each of its syncs, a second apart, until this has returned.
+        work = asyncio.create_task(asyncio.wait_for(self._end_if_over(self.task_instance), _KILL_SECONDS))
+        _under_way.add(work)
+        work.add_done_callback(_under_way.discard)
+        while not work.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
+        await work
+
+    async def _end_if_over(self, ti: TaskInstanceLike) -> None:
+        from airflow_trainer_provider.hooks.task import has_another_job, identity_of_task, state_if_over
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
 
-        if self.cancel_on_kill:
-            handle = JobHandle.parse(self.job)
-            await TrainerHook.for_job(handle).cancel(handle, "the task was killed while it was deferred")
+        handle, identity = JobHandle.parse(self.job), identity_of_task(ti)
+        try:
+            state = await state_if_over(identity)
+            if state is None and await has_another_job(identity, handle.uid):
+                state = "retrained by another job"
+        except Exception as error:
+            self.log.warning("Airflow does not say why the trigger was cancelled (%s); the job goes on.", error)
+            return
+        if state is None:
+            self.log.info("The task still waits for training job %s, elsewhere: it goes on.", handle.name)
+            return
+        await TrainerHook.for_job(handle).cancel(handle, f"the task is {state}")
+
+    async def cleanup(self) -> None:
+        """Do before Airflow 3.3 what :meth:`on_kill` does, which is not called there."""
+        if self._is_cancelled and not hasattr(BaseTrigger, "on_kill"):
+            await self.on_kill()
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)

@@ -54,7 +54,7 @@ def train(data: dict[str, numpy.ndarray], rounds: int) -> tuple[xgboost.Booster,
         num_boost_round=rounds,
         evals=[(rows, "train")],
         evals_result=history,
-        verbose_eval=5,
+        verbose_eval=1,
     )
     return model, {f"train_{name}": values[-1] for name, values in history["train"].items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +16,19 @@ from tools.airflow_runner import AirflowInstance
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
 
-#: A worker, or a scheduler, that was killed is noticed after seconds, where the defaults are 5 minutes.
+#: A worker, a triggerer or a scheduler that was killed is noticed after seconds, where the defaults are 5 minutes.
 QUICK_TO_NOTICE = {
     "scheduler": {
+        "scheduler_heartbeat_sec": "1",
         "task_instance_heartbeat_timeout": "15",
         "task_instance_heartbeat_detection_interval": "2",
         "orphaned_tasks_check_interval": "5",
         "scheduler_health_check_threshold": "10",
-    }
+    },
+    "triggerer": {"job_heartbeat_sec": "1", "triggerer_health_check_threshold": "8"},
 }
+#: The policies are for the DAGs of test_presets.py alone.
+FOLDERS = {"trainer": {"presets_folder": str(HERE / "presets"), "policies_folder": str(HERE / "policies")}}
 
 
 class AirflowUnderTest(AirflowInstance):
@@ -48,9 +53,16 @@ def folder(tmp_path: Path) -> Iterator[JobFolder]:
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowUnderTest]:
+def planted() -> str:
+    """The prefix of all secrets in dags/secrets.py. Only the environment of Airflow contains it."""
+    return f"Planted7{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory, planted: str) -> Iterator[AirflowUnderTest]:
     """A running Airflow over the examples in dags/ and the DAGs in tests/airflow/dags/."""
     folders = [folder for folder in (EXAMPLES, HERE / "dags") if folder.exists()]
     home = tmp_path_factory.mktemp("airflow") / "home"
-    with AirflowUnderTest(home, folders, config=QUICK_TO_NOTICE) as instance:
+    env = {"AIRFLOW_VAR_PLANTED": planted}
+    with AirflowUnderTest(home, folders, config={**QUICK_TO_NOTICE, **FOLDERS}, env=env) as instance:
         yield instance

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -11,12 +14,15 @@ from airflow_trainer_provider.local.processes import UID_VARIABLE
 from tools.airflow_runner.api import wait_until
 
 SCRIPT = Path(__file__).parent / "scripts" / "job.py"
+_SUPERVISOR = "airflow_trainer_provider.local.supervisor.run"
+#: Each process that runs tests has an Airflow of its own, and a job has the environment of its Airflow.
+_XDIST_WORKER = "PYTEST_XDIST_WORKER"
 
 
 class JobFolder:
     """Where the test job meets its test.
 
-    :param path: the folder that the job is told.
+    :param path: the folder that the job is given.
     """
 
     script = SCRIPT
@@ -38,9 +44,9 @@ class JobFolder:
         except FileNotFoundError:
             return []
 
-    def wait_for_training(self, count: int = 1) -> None:
+    def wait_for_training(self, count: int = 1, seconds: float = 60) -> None:
         """Wait until so many trainings have begun."""
-        wait_until(lambda: len(self.trainings()) >= count or None, 60, lambda: f"trainings: {self.trainings()}")
+        wait_until(lambda: len(self.trainings()) >= count or None, seconds, lambda: f"trainings: {self.trainings()}")
 
     def lines_of(self, log: str, replica: str) -> int:
         """How many lines the replica says that it wrote."""
@@ -55,12 +61,34 @@ def line_numbers(log: str, replica: str, rank: int) -> list[int]:
 
 
 def job_processes(uid: str | None = None) -> list[psutil.Process]:
-    """The living processes of the test's job script, of one job or of all."""
+    """The living processes of the test's job script, of one job or of all that this process's tests have started."""
     found = []
     for process in psutil.process_iter():
         try:
-            if str(SCRIPT) in process.cmdline() and uid in (None, process.environ().get(UID_VARIABLE)):
+            if str(SCRIPT) not in process.cmdline():
+                continue
+            env = process.environ()
+            ours = env.get(_XDIST_WORKER) == os.environ.get(_XDIST_WORKER)
+            if ours and uid in (None, env.get(UID_VARIABLE)):
                 found.append(process)
         except psutil.Error:
             continue
     return found
+
+
+def supervisor_of(job: str) -> psutil.Process:
+    """The supervisor of a local job.
+
+    :param job: its name.
+    """
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if _SUPERVISOR in words and Path(words[-1]).name == job:
+                return process
+    raise LookupError(job)
+
+
+def time_of(text: str) -> datetime:
+    """A time as Airflow and the provider write it; Python 3.10 does not know ``Z``."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from functools import partial
+from importlib.util import find_spec
 
 import pytest
 
-from tests.airflow.jobs import job_processes, line_numbers
+from tests.airflow.jobs import job_processes, line_numbers, supervisor_of, time_of
 from tools.airflow_runner.api import wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
@@ -15,6 +16,13 @@ pytestmark = [pytest.mark.airflow, pytest.mark.local]
 @pytest.fixture(params=["train_waiting", "train_deferred"])
 def dag_id(request):
     return request.param
+
+
+def test_functions_that_are_mapped_and_deferred_return_their_values(airflow):
+    run = airflow.trigger_dag("train_function", {})
+
+    assert airflow.wait_for_run("train_function", run) == "success"
+    assert airflow.xcom("train_function", run, "add_up") == {"sum": 30, "texts": ["train_function"] * 2}
 
 
 def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
@@ -37,7 +45,7 @@ def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
         ("worker", 0, 0),
     ]
     assert outcome["run_seconds"] > 0
-    assert datetime.fromisoformat(outcome["queued_at"]) <= datetime.fromisoformat(outcome["started_at"])
+    assert time_of(outcome["queued_at"]) <= time_of(outcome["started_at"])
     log = airflow.task_log(dag_id, run, "train")
     for replica, rank in (("master-0", 0), ("worker-0", 1)):
         assert line_numbers(log, replica, rank) == list(range(folder.lines_of(log, replica)))
@@ -58,7 +66,7 @@ def test_a_rank_that_raises_fails_the_task_at_once(airflow, folder):
     name = airflow.xcom("train_waiting", run, "train", "job")["name"]
     status = airflow.status_of(name)
     ended = next(replica.finished_at for replica in status.replicas if replica.name == "worker-0")
-    assert (datetime.fromisoformat(task["end_date"]) - ended).total_seconds() < 2
+    assert (time_of(task["end_date"]) - ended).total_seconds() < 2
     assert job_processes() == []
 
 
@@ -70,6 +78,70 @@ def test_a_spec_that_no_retry_can_cure_is_not_tried_again(airflow):
     log = airflow.task_log("train_wrong", run, "train")
     assert "framework: got 'pytroch'" in log
     assert "Did you mean 'pytorch'?" in log
+
+
+def test_a_script_that_would_fail_in_each_try_is_not_tried_again(airflow, folder):
+    conf = {"folder": str(folder), "mode": "hopeless"}
+    runs = {dag_id: airflow.trigger_dag(dag_id, conf) for dag_id in ("train_waiting", "train_deferred")}
+
+    for dag_id, run in runs.items():
+        # It has a try left.
+        task = airflow.wait_for_task(dag_id, run, "train", frozenset({"failed", "up_for_retry"}))
+        assert (task["state"], task["try_number"], task["max_tries"]) == ("failed", 1, 1), dag_id
+        failure = airflow.xcom(dag_id, run, "train", "failure")
+        assert (failure["retry_can_help"], failure["traceback"][-1]) == ("no", "ImportError: no module named so")
+    assert job_processes() == []
+
+
+def test_a_job_out_of_memory_is_tried_again_where_the_next_try_has_more_or_a_policy_says_so(airflow, folder):
+    dag_id = "train_out_of_memory"
+    run = airflow.trigger_dag(dag_id, {"folder": str(folder)})
+    has_policies = find_spec("airflow.sdk.definitions.retry_policy") is not None
+    expected = {"waiting": ("success", 2), "deferred": ("success", 2), "fixed": ("failed", 1)}
+    if has_policies:
+        expected |= {"ruled": ("failed", 2), "shipped": ("failed", 1)}
+
+    tasks = {each: airflow.wait_for_task(dag_id, run, each, frozenset({"success", "failed"})) for each in expected}
+
+    logs = {each: airflow.task_log(dag_id, run, each) for each in expected}
+    for each, task in tasks.items():
+        log = airflow.task_log(dag_id, run, each, task["try_number"])
+        assert (each, task["state"], task["try_number"]) == (each, *expected[each]), log
+    for each in ("waiting", "deferred"):
+        assert "The next try asks for other limits, as its templates say." in logs[each]
+        assert "held 200 MiB" in airflow.task_log(dag_id, run, each, 2)
+    assert "The next try would ask for the same." in logs["fixed"]
+    failure = airflow.xcom(dag_id, run, "fixed", "failure")
+    assert (failure["reason"], failure["kind"], failure["retry_can_help"]) == ("OOMKilled", "memory", "no")
+    if has_policies:
+        # The delay of the policy, and not the hour of the task.
+        folder.wait_for_training()
+        handle = wait_until(lambda: airflow.xcom(dag_id, run, "lost", "job"), 30, lambda: "no handle in XCom")
+        supervisor_of(handle["name"]).kill()
+        folder.wait_for_training(2)
+        folder.go()
+        task = airflow.wait_for_task(dag_id, run, "lost", try_number=2)
+        assert (task["state"], task["try_number"]) == ("success", 2)
+
+
+def test_a_job_is_managed_by_tasks_and_who_waits_is_notified(airflow, folder):
+    run = airflow.trigger_dag("train_managed", {"folder": str(folder)})
+
+    assert airflow.wait_for_task("train_managed", run, "delete")["state"] == "success"
+
+    airflow.wait_for_run("train_managed", run)
+    states = {"train": "success", "suspend": "failed", "delete": "success", "failing": "failed", "soft": "skipped"}
+    assert airflow.task_states("train_managed", run) == states
+    # Jobs of this backend cannot be suspended, in no try.
+    assert airflow.task_instance("train_managed", run, "suspend")["try_number"] == 1
+    who = "deleted by task delete of DAG train_managed"
+    for sensor in ("failing", "soft"):
+        failure = airflow.xcom("train_managed", run, sensor, "failure")
+        assert (failure["phase"], failure["reason"]) == ("cancelled", "Cancelled")
+        # The last lines may come after the end of the run.
+        log = partial(airflow.task_log, "train_managed", run, sensor)
+        wait_until(lambda log=log: who in log() or None, 30, log)
+    assert job_processes() == []
 
 
 def test_a_submitted_job_is_waited_for_by_sensors_of_every_mode(airflow, folder):

@@ -17,9 +17,9 @@ from tools.airflow_runner.api import wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
-#: Seconds: the jobs' grace period, and what it takes to tell them to end.
+#: Seconds: the jobs' grace period, and what it takes to signal them to end.
 GRACE = 3
-TELLING = 10
+SIGNALLING = 10
 AIRFLOW_V_3_3 = Version(airflow_version) >= Version("3.3")
 
 
@@ -29,7 +29,7 @@ def dag_id(request):
 
 
 def start(airflow, dag_id, folder, mode="train"):
-    """A run whose job trains, and whose task has told its job and waits."""
+    """A run whose job trains, and whose task has recorded its job and waits."""
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": mode})
     folder.wait_for_training()
     wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")
@@ -99,7 +99,7 @@ def test_the_job_of_a_task_killed_in_its_last_try_is_ended(airflow, folder, kill
     task.kill()
 
     assert airflow.wait_for_run("train_once", run) == "failed"
-    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
 
 
 def test_a_job_outlives_its_scheduler(airflow, dag_id, folder):
@@ -122,7 +122,7 @@ def test_marking_the_task_failed_ends_every_process_within_the_grace_period(airf
 
     airflow.set_task_state(dag_id, run, "train", "failed")
 
-    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
     name = airflow.xcom(dag_id, run, "train", "job")["name"]
     wait_until(lambda: airflow.status_of(name).phase.ended or None, 10, lambda: str(airflow.status_of(name)))
     assert airflow.status_of(name).phase == "cancelled"
@@ -145,7 +145,9 @@ def test_a_deferred_job_outlives_its_triggerer(airflow, folder, number):
     assert airflow.xcom("train_deferred", run, "train")["result"]["trainings"] == 1
     log = airflow.task_log("train_deferred", run, "train")
     for replica, rank in (("master-0", 0), ("worker-0", 1)):
-        assert line_numbers(log, replica, rank) == list(range(folder.lines_of(log, replica)))
+        numbers = line_numbers(log, replica, rank)
+        # None is lost. Those of the last moment may be emitted again.
+        assert sorted(set(numbers)) == list(range(folder.lines_of(log, replica)))
 
 
 def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
@@ -158,7 +160,7 @@ def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
 
     task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
     assert task["try_number"] == 2
-    # Ended and started anew, or adopted: which of the two comes first is up to Airflow.
+    # Ended and started again, or adopted: which of the two comes first is up to Airflow.
     assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == len(folder.trainings()) <= 2
     assert job_processes() == []
 
@@ -169,7 +171,7 @@ def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
     task = airflow.wait_for_task("train_limited", run, "train")
 
     assert task["state"] == "failed"
-    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
     assert "execution_timeout" in airflow.task_log("train_limited", run, "train")
 
 
@@ -177,7 +179,7 @@ def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder)
     run = start(airflow, "train_run_limited", folder)
 
     assert airflow.wait_for_run("train_run_limited", run) == "failed"
-    wait_until(lambda: not job_processes() or None, TELLING + GRACE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
 
 
 def test_two_runs_at_once_have_a_job_each(airflow, folder):

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
+from tests.airflow.conftest import FOLDERS
+from tests.browser.checks import axe_script
 from tools.airflow_runner import AirflowInstance
 from tools.airflow_runner.code import CHECKOUT
 from tools.airflow_runner.demo import DAG_ID
@@ -44,15 +46,21 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def run() -> Iterator[Run]:
-    """The demo's run, ended well, in an Airflow that is set up as make up does it."""
+def airflow() -> Iterator[AirflowInstance]:
+    """An Airflow that is set up as make up does it."""
     # Pages show paths: these are short, and the same on all machines.
     with tempfile.TemporaryDirectory(prefix="demo-") as folder:
         dags = shutil.copytree(CHECKOUT / "dags", Path(folder) / "dags", ignore=shutil.ignore_patterns("__pycache__"))
-        with AirflowInstance(Path(folder) / "airflow", [dags]) as airflow:
-            run_id = airflow.trigger_dag(DAG_ID)
-            assert airflow.wait_for_run(DAG_ID, run_id) == "success", airflow.task_states(DAG_ID, run_id)
-            yield Run(f"{airflow.url}/dags/{DAG_ID}/runs/{run_id}")
+        with AirflowInstance(Path(folder) / "airflow", [dags], FOLDERS) as airflow:
+            yield airflow
+
+
+@pytest.fixture(scope="session")
+def run(airflow: AirflowInstance) -> Run:
+    """The demo's run, ended well."""
+    run_id = airflow.trigger_dag(DAG_ID)
+    assert airflow.wait_for_run(DAG_ID, run_id) == "success", airflow.task_states(DAG_ID, run_id)
+    return Run(f"{airflow.url}/dags/{DAG_ID}/runs/{run_id}")
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +69,7 @@ def _page() -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce")
         page.set_default_timeout(20_000)
+        expect.set_options(timeout=20_000)
         yield page
         browser.close()
 
@@ -88,3 +97,9 @@ def picture(page: Page, tmp_path: Path) -> Callable[[str], None]:
         page.screenshot(path=folder / f"{name}.png", animations="disabled")
 
     return save
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The accessibility checker's script."""
+    return axe_script(tmp_path_factory.mktemp("axe"))

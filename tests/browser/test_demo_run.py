@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.checks import TRAINING_TAB
+
 pytestmark = pytest.mark.browser
 
 REPLICAS = ("master-0", "worker-0", "worker-1")
@@ -57,6 +59,21 @@ def test_xcom_has_the_handle_and_the_result(run, page, picture):
     for text in ('"train_auc"', '"result": {', '"group": "master"', '"exit_code": 0', '"group": "worker"'):
         scroll_to(page, viewer, text)
     picture("xcom_result")
+
+
+def test_the_training_tab_draws_what_xgboost_has_printed(run, page, picture):
+    # The whole chart.
+    page.set_viewport_size({"width": 1280, "height": 980})
+    page.goto(run.task("train"))
+    page.locator(TRAINING_TAB).click()
+
+    tab = page.frame_locator("iframe")
+    expect(tab.locator(".badge")).to_have_text("Succeeded")
+    expect(tab.locator("#view")).to_contain_text("All 3 replicas completed")
+    expect(tab.locator(".chip-name")).to_have_text(["train_logloss", "train_auc"])
+    expect(tab.locator(".line.train").first).to_be_visible()
+    picture("training_demo")
+    page.set_viewport_size({"width": 1280, "height": 800})
 
 
 def scroll_to(page, viewer, text):

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"which controllers (default: {DEFAULT})",
     )
     commands.add_parser("down", help="end the cluster")
-    commands.add_parser("status", help="tell what runs")
+    commands.add_parser("status", help="show what runs")
     commands.add_parser("build", help="build everything into the cache; only this needs a network")
     commands.add_parser("test", help="run the cluster tests; further arguments go to pytest")
     return parser

@@ -13,7 +13,7 @@ from tests.cluster.shell import CommandFailed
 
 #: A kubeconfig of an existing cluster to run the tests on.
 KUBECONFIG_VARIABLE = "TRAINER_TEST_KUBECONFIG"
-# What tells that a profile's controllers are there: an API that they bring.
+# What shows that a profile's controllers are there: an API that they bring.
 _APIS = {"kubeflow": "trainer.kubeflow.org/v1alpha1", "mpi": "kubeflow.org/v2beta1"}
 
 
@@ -27,7 +27,7 @@ class Access:
 
     :param kubectl: its administrator.
     :param profiles: profiles whose tests it can run.
-    :param own: the cluster on this machine, whose parts tests may break; None for somebody else's.
+    :param own: the cluster on this machine, whose parts tests may break; None for any other cluster.
     """
 
     kubectl: Kubectl

@@ -9,8 +9,10 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+from tests.cluster import coscheduler
 from tests.cluster.paths import HERE, cache_root
 from tests.cluster.pins import Module, Pins, digest
 from tests.cluster.shell import run, run_logged
@@ -40,6 +42,11 @@ class Binaries:
         if binary == PAUSE:
             source = (HERE / "go" / PAUSE / "main.go").read_text()
             return cache_root() / "bin" / f"{PAUSE}-{digest(source, self.toolchain)}" / PAUSE
+        if binary == coscheduler.NAME:
+            names = (coscheduler.KUBERNETES, *coscheduler.COPIED, *coscheduler.REQUIRED)
+            modules = [self.pins.modules[name] for name in names]
+            key = digest(coscheduler.SOURCE.read_text(), self.toolchain, *map(asdict, modules))
+            return cache_root() / "bin" / f"{binary}-{key}" / binary
         for module in self.pins.modules.values():
             if binary in module.binaries:
                 return self.folder(module.name) / binary
@@ -48,7 +55,7 @@ class Binaries:
     def missing(self) -> list[str]:
         """Binaries that are not in the cache yet."""
         wanted = [name for module in self.pins.modules.values() for name in module.binaries]
-        return [name for name in [*wanted, PAUSE] if not self.path(name).exists()]
+        return [name for name in [*wanted, PAUSE, coscheduler.NAME] if not self.path(name).exists()]
 
     def build(self) -> dict[str, float]:
         """Build what is missing.
@@ -63,6 +70,10 @@ class Binaries:
                 if self._build_module(module):
                     seconds[module.name] = time.monotonic() - started
                     print(f"built {module.path}@{module.version} in {seconds[module.name]:.0f} s", flush=True)
+            started = time.monotonic()
+            if self._build_coscheduler():
+                seconds[coscheduler.NAME] = time.monotonic() - started
+                print(f"built {coscheduler.NAME} in {seconds[coscheduler.NAME]:.0f} s", flush=True)
         return seconds
 
     def source(self, module: str) -> Path:
@@ -88,6 +99,27 @@ class Binaries:
         folder.mkdir(exist_ok=True)
         for name in wanted:
             _compile(module.package(name), folder / name, work, ldflags(module))
+        shutil.rmtree(work)
+        return True
+
+    def _build_coscheduler(self) -> bool:
+        """Build the second scheduler. After Kubernetes: what both are made of is compiled already."""
+        target, modules = self.path(coscheduler.NAME), self.pins.modules
+        if target.exists():
+            return False
+        work = target.parent.with_name(target.parent.name + ".work")
+        shutil.rmtree(work, ignore_errors=True)
+        for folder in (work, target.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        kubernetes = modules[coscheduler.KUBERNETES]
+        copies = {name: self.source(name) for name in coscheduler.COPIED}
+        package = coscheduler.prepare(
+            work,
+            go_mod(kubernetes, self.pins.go_minimum, self._staging(kubernetes)),
+            {name: (modules[name].path, source) for name, source in copies.items()},
+            [modules[name] for name in coscheduler.REQUIRED],
+        )
+        _compile(package, target, work, ldflags(kubernetes))
         shutil.rmtree(work)
         return True
 

@@ -33,6 +33,8 @@ from tests.cluster.shell import CommandFailed
 KUBECONFIG = components.ADMIN
 _LOCK = STATE.with_name("cluster.lock")
 _DONE = STATE / "up.json"
+#: Seconds in which a controller that has not suffered from a fault answers again; others get a new pod.
+_SETTLED_WITHIN = 20
 # A cluster made by other versions of these is not kept by `up`.
 _MAKE_THE_CLUSTER = (
     "cgroups",
@@ -91,16 +93,16 @@ class Cluster:
 
     def start_component(self, name: str) -> None:
         """Start a component of the node, unless it runs."""
-        self.node.run(name, self.components.argv(name), self.components.env())
+        self.node.run(name, self.components.argv(name), self.components.env(name))
 
     def settle(self) -> None:
         """Wait until the API server and every controller answer again, after something was broken."""
         self.wait_for_api()
         profile = PROFILES[running_profile() or DEFAULT]
-        self._wait_for_controllers(profile)
         try:
-            self._probe(profile)
-        except CommandFailed:
+            self._wait_for_controllers(profile, seconds=_SETTLED_WITHIN)
+            self._probe(profile, seconds=_SETTLED_WITHIN)
+        except (CommandFailed, TimeoutError):
             # A controller that was without the API server for long may hang, or not be started again for minutes.
             for controller in profile.controllers:
                 self.kubectl("delete", "pods", "--all", f"--namespace={controller.namespace}")
@@ -115,7 +117,8 @@ class Cluster:
     def _is_up(self, profile: Profile) -> bool:
         if running_profile() != profile.name or json.loads(_DONE.read_text())["content"] != self._content(profile):
             return False
-        running = all(self.node.alive(name) for name in (*components.API, *components.REST))
+        more = (components.COSCHEDULER,) if profile.gangs else ()
+        running = all(self.node.alive(name) for name in (*components.API, *components.REST, *more))
         # A controller that an earlier run killed in the middle of a test is back by itself, or soon will be.
         return running and api_ready() and self._controllers_ready(profile)
 
@@ -171,14 +174,23 @@ class Cluster:
             rendered = manifests.render(self.binaries.path("kubectl"), source, controller)
             manifests.adapt(rendered, controller, self.images.controllers[controller.module].name, names)
             documents += rendered
+        if profile.gangs:
+            documents += self._pod_groups()
         return manifests.ordered(documents)
+
+    def _pod_groups(self) -> list[dict[str, Any]]:
+        """What the second scheduler needs."""
+        crd = self.binaries.source("scheduler-plugins") / "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+        return [yaml.safe_load(crd.read_text()), *read("coscheduler.yaml")]
 
     def _install(self, profile: Profile, documents: list[dict[str, Any]]) -> None:
         self.kubectl.apply_until_accepted(documents, seconds=30)
+        if profile.gangs:
+            self.start_component(components.COSCHEDULER)
         self._wait_for_controllers(profile)
 
-    def _wait_for_controllers(self, profile: Profile) -> None:
-        wait_for(lambda: self._controllers_ready(profile), "the controllers", seconds=120, pause=0.5)
+    def _wait_for_controllers(self, profile: Profile, seconds: int = 120) -> None:
+        wait_for(lambda: self._controllers_ready(profile), "the controllers", seconds=seconds, pause=0.5)
 
     def _controllers_ready(self, profile: Profile) -> bool:
         self.node.check()
@@ -190,26 +202,35 @@ class Cluster:
             for controller in profile.controllers
         )  # fmt: skip
 
-    def _probe(self, profile: Profile) -> None:
+    def _probe(self, profile: Profile, seconds: int = 90) -> None:
         for file in profile.objects:
-            self.kubectl.apply_until_accepted(read(file), seconds=90)
+            self.kubectl.apply_until_accepted(read(file), seconds=seconds)
         for file in profile.probes:
-            self.kubectl.apply_until_accepted(read(file), "--dry-run=server", seconds=90)
+            self.kubectl.apply_until_accepted(read(file), "--dry-run=server", seconds=seconds)
         # An extension API that does not answer breaks discovery for everyone: namespaces could not be deleted.
-        self.kubectl("wait", "--for=condition=Available", "apiservice", "--all", "--timeout=60s", timeout=70)
+        wait = ("wait", "--for=condition=Available", "apiservice", "--all", f"--timeout={seconds}s")
+        self.kubectl(*wait, timeout=seconds + 10)
 
 
 def api_ready() -> bool:
-    """Whether the API server says that it is ready.
-
-    Not asked through kubectl, which hides a reset connection behind ten seconds of retries.
-    """
-    trust = ssl.create_default_context(cafile=str(components.PKI / "ca.crt"))
+    """Whether the API server says that it is ready."""
     try:
-        with urllib.request.urlopen(f"https://127.0.0.1:{API_PORT}/readyz", context=trust, timeout=5):
-            return True
+        ask_api()
     except OSError:
         return False
+    return True
+
+
+def ask_api() -> None:
+    """Ask the API server whether it is ready.
+
+    Not through kubectl, which hides a reset connection behind ten seconds of retries.
+
+    :raises OSError: when it does not answer, or is not ready.
+    """
+    trust = ssl.create_default_context(cafile=str(components.PKI / "ca.crt"))
+    with urllib.request.urlopen(f"https://127.0.0.1:{API_PORT}/readyz", context=trust, timeout=5):
+        pass
 
 
 def read(file: str) -> list[dict[str, Any]]:

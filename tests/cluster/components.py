@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import cgroups, containerd, network
+from tests.cluster import cgroups, containerd, coscheduler, network
 from tests.cluster.build import Binaries
 from tests.cluster.debian import Packages
 from tests.cluster.paths import STATE, cache_root
@@ -19,6 +19,8 @@ ADMIN = PKI / "admin.conf"
 #: In the order of starting. The second group needs the roles that an API server makes before it is ready.
 API = ("containerd", "etcd", "kube-apiserver")
 REST = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns")
+#: A second scheduler, for pods that are placed together; of the profiles that name it.
+COSCHEDULER = coscheduler.NAME
 
 
 class Components:
@@ -32,11 +34,13 @@ class Components:
         self._binaries = binaries
         self._packages = packages
 
-    def env(self) -> dict[str, str]:
-        """Environment of every component."""
+    def env(self, name: str) -> dict[str, str]:
+        """Environment of a component."""
         # containerd looks for its shim, and the shim for runc, on the path.
         own = [str(self._packages.root / folder) for folder in ("usr/bin", "usr/sbin")]
-        return {"PATH": ":".join([*own, "/usr/sbin", "/usr/bin", "/sbin", "/bin"]), "HOME": str(STATE)}
+        # The second scheduler's controller has no flag for it.
+        config = {"KUBECONFIG": str(PKI / "scheduler.conf")} if name == COSCHEDULER else {}
+        return {"PATH": ":".join([*own, "/usr/sbin", "/usr/bin", "/sbin", "/bin"]), "HOME": str(STATE), **config}
 
     def argv(self, name: str) -> list[str | Path]:
         """Command line of a component."""
@@ -53,6 +57,7 @@ class Components:
         (STATE / "cni").mkdir(exist_ok=True)
         (STATE / "cni" / "10-pods.conflist").write_text(json.dumps(_CNI))
         (STATE / "kubelet.json").write_text(json.dumps(_kubelet_configuration()))
+        (STATE / "coscheduler.json").write_text(json.dumps(_COSCHEDULER_CONFIGURATION))
         (STATE / "Corefile").write_text(_COREFILE)
         (STATE / "resolv.conf").write_text(f"nameserver {network.NODE_ADDRESS}\n")
 
@@ -95,7 +100,7 @@ class Components:
             "proxy-client-key-file": PKI / "front-proxy.key",
             # Faults stop and start this server: it must not wait for long-lived watches to end.
             "shutdown-delay-duration": "0s",
-            # It asks etcd how fresh its cache is, which etcd 3.4 does not tell: each question costs 3 s.
+            # It asks etcd how fresh its cache is, which etcd 3.4 does not report: each question costs 3 s.
             "feature-gates": "SizeBasedListCostEstimate=false",
         }
         return self._binaries.path("kube-apiserver"), flags
@@ -119,6 +124,10 @@ class Components:
             "leader-elect": "false",
         }
         return self._binaries.path("kube-scheduler"), flags
+
+    def _coscheduler(self) -> tuple[Path, Mapping[str, Any]]:
+        # Its port would be that of the other scheduler.
+        return self._binaries.path(COSCHEDULER), {"config": STATE / "coscheduler.json", "secure-port": 0}
 
     def _containerd(self) -> tuple[Path, Mapping[str, Any]]:
         (cache_root() / "containerd").mkdir(parents=True, exist_ok=True)
@@ -149,6 +158,24 @@ class Components:
     def _coredns(self) -> tuple[Path, Mapping[str, Any]]:
         return self._binaries.path("coredns"), {"conf": STATE / "Corefile"}
 
+
+_PLUGIN = {"name": "Coscheduling"}
+_COSCHEDULER_CONFIGURATION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
+    "clientConnection": {"kubeconfig": str(PKI / "scheduler.conf")},
+    "profiles": [
+        {
+            "schedulerName": "scheduler-plugins-scheduler",
+            "plugins": {
+                "multiPoint": {"enabled": [_PLUGIN]},
+                "queueSort": {"enabled": [_PLUGIN], "disabled": [{"name": "*"}]},
+            },
+            "pluginConfig": [{**_PLUGIN, "args": {"permitWaitingTimeSeconds": 10}}],
+        }
+    ],
+}
 
 # Point to point, not a bridge: every packet of a pod passes the node's routing, so Services work between pods of
 # one node without the kernel's bridge filter.

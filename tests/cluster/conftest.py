@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,11 +16,13 @@ from tests.cluster.access import Access, Unavailable, connect
 from tests.cluster.dump import dump
 from tests.cluster.faults import Faults
 from tests.cluster.paths import cache_root
-from tests.cluster.runner import PROFILE_VARIABLE, TIMES_VARIABLE
+from tests.cluster.profiles import DEFAULT, PROFILES
+from tests.cluster.runner import NO_CLUSTER, PROFILE_VARIABLE, TIMES_VARIABLE
 
 #: Where failed tests are dumped.
 DUMP_VARIABLE = "TRAINER_TEST_DUMP"
-_DEFAULT_PROFILE = "kubeflow"
+#: What a test may be marked with.
+_KNOWN = (*PROFILES, NO_CLUSTER)
 _FAILED = pytest.StashKey[bool]()
 
 
@@ -34,8 +36,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.cluster)
         if "faults" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.exclusive)
+    profiles = {item: _profile(item) for item in ours}
     profile = os.environ.get(PROFILE_VARIABLE)
-    others = [item for item in ours if profile is not None and _profile(item) != profile]
+    if profile is not None:
+        _check(profile, PROFILE_VARIABLE)
+    others = [item for item in ours if profile is not None and profiles[item] != profile]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
@@ -43,7 +48,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _profile(item: pytest.Item) -> str:
     marker = item.get_closest_marker("profile")
-    return str(marker.args[0]) if marker else _DEFAULT_PROFILE
+    if marker is None:
+        return DEFAULT
+    (name,) = marker.args
+    _check(name, item.nodeid)
+    return name
+
+
+def _check(profile: str, where: str) -> None:
+    """Refuse a profile that does not exist: its tests would be deselected without notice."""
+    if profile not in _KNOWN:
+        raise pytest.UsageError(f"{where}: there is no profile {profile!r}, but {', '.join(_KNOWN)}")
+
+
+def _not_here(reason: str) -> NoReturn:
+    """Skip a test for which there is no cluster, unless it has to run: in CI, and where the runner started one."""
+    if os.environ.get("CI") or os.environ.get(PROFILE_VARIABLE):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,9 +82,7 @@ def any_cluster() -> Access:
     try:
         return connect()
     except Unavailable as error:
-        if os.environ.get("CI"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        _not_here(str(error))
 
 
 @pytest.fixture
@@ -70,7 +90,7 @@ def cluster(any_cluster: Access, request: pytest.FixtureRequest) -> Access:
     """The cluster, with the profile that the test is marked with."""
     wanted = _profile(request.node)
     if wanted not in any_cluster.profiles:
-        pytest.skip(f"needs the profile {wanted}; the cluster has {', '.join(any_cluster.profiles) or 'none'}")
+        _not_here(f"needs the profile {wanted}; the cluster has {', '.join(any_cluster.profiles) or 'none'}")
     return any_cluster
 
 

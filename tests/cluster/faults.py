@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,11 +51,12 @@ class Faults:
     def kill_controller(self, controller: Controller) -> None:
         """End a controller's pod at once. Its Deployment makes another; see :meth:`wait_for_controller`."""
         for pod in self._pods(controller):
-            self.delete_pod(pod["metadata"]["name"], controller.namespace)
+            self._kubectl.delete_pod(pod["metadata"]["name"], controller.namespace)
+        self._release(controller)
 
     @contextmanager
     def controller_stopped(self, controller: Controller) -> Iterator[None]:
-        """Nobody acts on the controller's objects, and its webhooks do not answer."""
+        """The controller's objects are not reconciled, and its webhooks do not answer."""
         self._scale(controller, 0)
         try:
             yield
@@ -68,21 +68,6 @@ class Faults:
         """Wait until a controller's pod is ready."""
         # Not the Deployment's status, which still counts a pod that was killed a moment ago.
         wait_for(lambda: self._has_ready_pod(controller), f"a pod of {controller.deployment}", seconds=90)
-
-    def evict(self, pod: str, namespace: str) -> None:
-        """Evict a pod through the API, as a drain does."""
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
-            "deleteOptions": {"gracePeriodSeconds": 0},
-        }
-        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
-        self._kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
-
-    def delete_pod(self, pod: str, namespace: str) -> None:
-        """Delete a pod without grace."""
-        self._kubectl("delete", "pod", pod, f"--namespace={namespace}", "--force", "--grace-period=0")
 
     @contextmanager
     def node_unschedulable(self) -> Iterator[None]:
@@ -109,6 +94,11 @@ class Faults:
         self._kubectl("scale", where, f"deployment/{controller.deployment}", f"--replicas={replicas}")
         if replicas == 0:
             wait_for(lambda: not self._pods(controller), f"the end of {controller.deployment}", seconds=60)
+            self._release(controller)
+
+    def _release(self, controller: Controller) -> None:
+        """Let another pod lead at once, and not when the lease of one that is gone has expired."""
+        self._kubectl("delete", "leases", "--all", f"--namespace={controller.namespace}")
 
     def _has_ready_pod(self, controller: Controller) -> bool:
         ready = {"type": "Ready", "status": "True"}.items()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import oci, worker
+from tests.cluster import oci, tensorboard, worker
 from tests.cluster.build import PAUSE, Binaries
 from tests.cluster.debian import Packages
 from tests.cluster.oci import ImageConfig
@@ -17,7 +17,7 @@ from tests.cluster.shell import run
 
 _PREFIX = "trainer.test"
 # Controllers' manifests say runAsNonRoot, which needs a numeric user.
-_NOBODY = "65532:65532"
+_NONROOT = "65532:65532"
 _BUSYBOX = "/bin/busybox"
 #: Where the Training Operator looks for the template of the container that waits for a PyTorchJob's master.
 _INIT_TEMPLATE = {"/etc/config/initContainer.yaml": HERE / "manifests" / "init-pytorch.yaml"}
@@ -74,6 +74,7 @@ class Images:
     """
 
     def __init__(self, pins: Pins, binaries: Binaries, packages: Packages) -> None:
+        self._pins = pins
         self._binaries = binaries
         self._busybox = packages.path("busybox-static")
         self.pause = self._program(PAUSE, f"/{PAUSE}")
@@ -104,7 +105,8 @@ class Images:
         return [self.tiny, self.worker]
 
     def build(self) -> None:
-        """Write the archives that are missing, and remove those of no use any more."""
+        """Write the archives that are missing, and remove those of no use any more; and what pods mount beside them."""
+        tensorboard.build(self._pins)
         folder = cache_root() / "images"
         wanted = {image.archive for image in self.all()}
         # Of older pins, and of a build that was killed.
@@ -118,7 +120,7 @@ class Images:
 
     def _program(self, binary: str, path: str, files: dict[str, Path] | None = None) -> Image:
         source = self._binaries.path(binary)
-        config = ImageConfig(entrypoint=(path,), user=_NOBODY)
+        config = ImageConfig(entrypoint=(path,), user=_NONROOT)
         # The folder of a binary is named after all that it is made of: no need to read the binary.
         texts = {target: file.read_text() for target, file in (files or {}).items()}
         key = digest(source.parent.name, binary, config, texts)

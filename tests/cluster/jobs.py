@@ -1,4 +1,4 @@
-"""Waiting for jobs of any kind."""
+"""Jobs of any kind: what kubectl calls them, and waiting for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
+from airflow_trainer_provider.job.handle import JobHandle
 from tests.cluster.kubectl import Kubectl
 
 # A condition counts when its status is "True": a job that has succeeded still lists Running, as "False".
@@ -15,6 +17,13 @@ _FAILED = {"Failed"}
 
 class JobFailed(AssertionError):
     """A job that was to succeed has failed; the message carries its conditions."""
+
+
+def resource_name(handle: JobHandle) -> str:
+    """The resource of a job's main object, as kubectl takes it: ``mpijobs.v2beta1.kubeflow.org``."""
+    resource = ClusterLocation.of(handle).kind.resource
+    group, _, version = resource.api_version.rpartition("/")
+    return f"{resource.plural}.{version}.{group}" if group else resource.plural
 
 
 def conditions(job: dict[str, Any]) -> dict[str, str]:
@@ -45,7 +54,7 @@ def wait_until(
 ) -> dict[str, Any]:
     """Wait until an object is as wanted and return it.
 
-    :param reached: tells whether it is.
+    :param reached: object -> whether it is.
     :raises TimeoutError: with the object's status, when it is not in time.
     """
     deadline = time.monotonic() + seconds

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.reader import Reader
 from tests.cluster.shell import CommandFailed, run
 
 
 class Kubectl:
-    """kubectl with one kubeconfig.
+    """kubectl with one kubeconfig. What tests ask for again and again is read without a process.
 
     :param program: the kubectl to run.
     :param kubeconfig: cluster and credentials.
@@ -22,6 +23,7 @@ class Kubectl:
     def __init__(self, program: str | Path, kubeconfig: str | Path) -> None:
         self.program = program
         self.kubeconfig = kubeconfig
+        self._reader = Reader(kubeconfig)
 
     def __call__(self, *argv: str | Path, stdin: str | None = None, timeout: float = 60) -> str:
         """Run kubectl and return what it prints.
@@ -53,17 +55,29 @@ class Kubectl:
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
         """Read one object, or None when there is none."""
-        where = [f"--namespace={namespace}"] if namespace else []
-        text = self("get", kind, name, *where, "--ignore-not-found", "-o", "json")
-        found: dict[str, Any] | None = json.loads(text) if text.strip() else None
-        return found
+        return self._reader.get(kind, name, namespace)
 
     def list(self, kind: str, namespace: str | None = None, selector: str = "") -> list[dict[str, Any]]:
         """Read all objects of a kind."""
-        where = [f"--namespace={namespace}"] if namespace else ["--all-namespaces"]
-        chosen = [f"--selector={selector}"] if selector else []
-        items: list[dict[str, Any]] = json.loads(self("get", kind, *where, *chosen, "-o", "json"))["items"]
-        return items
+        return self._reader.list(kind, namespace, selector)
+
+    def evict(self, pod: str, namespace: str, grace: int | None = 0) -> None:
+        """Take a pod away through the API, as a drain does.
+
+        :param grace: seconds between SIGTERM and the kill; None for the pod's own.
+        """
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {} if grace is None else {"gracePeriodSeconds": grace},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        self("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
+    def delete_pod(self, pod: str, namespace: str) -> None:
+        """Delete a pod without grace."""
+        self("delete", "pod", pod, f"--namespace={namespace}", "--force", "--grace-period=0")
 
     def ok(self, *argv: str, timeout: float = 10) -> bool:
         """Whether a kubectl command succeeds."""

@@ -28,7 +28,7 @@ _CNI_CACHE = Path("/var/lib/cni")
 
 
 class NodeError(RuntimeError):
-    """The node, or a component of it, does not do what it was told."""
+    """The node, or a component of it, does not do what it should."""
 
 
 class Node:

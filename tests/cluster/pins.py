@@ -64,6 +64,7 @@ class Pins:
     :param go_minimum: oldest Go that compiles all modules.
     :param unpacked: Debian package to unpack into the cache, and a file in it.
     :param installed: Debian package to install, and a program in it.
+    :param tensorboard: exact requirements from PyPI, beside those of the worker image.
     """
 
     go_minimum: str
@@ -71,6 +72,7 @@ class Pins:
     unpacked: dict[str, str]
     installed: dict[str, str]
     worker: Worker
+    tensorboard: list[str]
 
 
 def load(path: Path = HERE / "pins.yaml") -> Pins:
@@ -83,6 +85,7 @@ def load(path: Path = HERE / "pins.yaml") -> Pins:
         unpacked=raw["debian"]["unpacked"],
         installed=raw["debian"]["installed"],
         worker=Worker(**raw["worker"]),
+        tensorboard=raw["tensorboard"],
     )
 
 

@@ -1,4 +1,4 @@
-"""Telling processes apart for certain: a pid alone is no identity, as the kernel gives it out again."""
+"""Identify a process for certain: a pid alone is no identity, as the kernel gives it out again."""
 
 from __future__ import annotations
 

@@ -66,12 +66,14 @@ class Profile:
     :param objects: files in manifests/ with objects of ours, created once the controllers' webhooks answer.
     :param probes: files in manifests/ with objects whose creation passes every webhook; they are only tried
         (dry run), until the API server accepts them.
+    :param gangs: whether there is a second scheduler, which places the pods of a PodGroup together.
     """
 
     name: str
     controllers: Sequence[Controller]
     objects: Sequence[str] = ()
     probes: Sequence[str] = ()
+    gangs: bool = False
 
 
 # The Training Operator and the MPI Operator define the same CRD, mpijobs.kubeflow.org, in different versions.
@@ -81,6 +83,7 @@ PROFILES = {
         controllers=(TRAINING_OPERATOR, JOBSET, TRAINER, KUEUE),
         objects=("kueue.yaml", "runtimes.yaml"),
         probes=("probe-training-operator.yaml", "probe-trainer.yaml"),
+        gangs=True,
     ),
     "mpi": Profile(name="mpi", controllers=(MPI_OPERATOR,)),
 }

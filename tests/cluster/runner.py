@@ -19,20 +19,20 @@ from tests.cluster.cluster import Cluster, down
 from tests.cluster.paths import HERE, ROOT, STATE
 from tests.cluster.profiles import PROFILES
 
-#: Tells pytest which tests to take: those of this profile.
+#: Names the profile whose tests pytest takes.
 PROFILE_VARIABLE = "TRAINER_TEST_PROFILE"
 #: Names the file to which tests add how long a job took.
 TIMES_VARIABLE = "TRAINER_TEST_TIMES"
+#: Names the folder in which each run of pytest leaves its JUnit report: 1-none.xml, 2-kubeflow.xml, ...
+REPORTS_VARIABLE = "TRAINER_TEST_REPORTS"
 #: Profile of the tests that start and end clusters themselves.
 NO_CLUSTER = "none"
 
 _NO_TESTS = 5
-_WHOLE = ("-m", "cluster and not exclusive")
 #: What is run for each profile, one after the other. Tests that leave the cluster whole run several at a time, as most
-#: of them wait for pods; for more than one Airflow this machine has no room.
+#: of them wait for pods. tests/conftest.py says which take turns: for more than one Airflow this machine has no room.
 _RUNS = (
-    (*_WHOLE, str(HERE), f"--ignore={HERE / 'airflow'}", "--numprocesses=3"),
-    (*_WHOLE, str(HERE / "airflow")),
+    ("-m", "cluster and not exclusive", str(HERE), "--numprocesses=5", "--dist=loadscope"),
     ("-m", "cluster and exclusive", str(HERE)),
 )
 
@@ -40,20 +40,21 @@ _RUNS = (
 def run_tests(arguments: Sequence[str]) -> int:
     """Run the cluster tests and return the exit code.
 
-    :param arguments: handed on to pytest.
+    :param arguments: handed on to pytest. With any of them, a run without a test is no failure as long as another has
+        one: they may choose tests.
     """
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times"
         times.touch()
         if os.environ.get(KUBECONFIG_VARIABLE):
-            code = _pytest(None, times, [str(HERE), *arguments])
+            codes = [_pytest(None, times, [str(HERE), *arguments])]
         elif problems := preflight.missing():
             return _skip(problems)
         else:
             with _alone():
-                code = _run_profiles(times, arguments)
+                codes = _run_profiles(times, arguments)
         print(table(times.read_text()))
-    return code
+    return _first_failure(codes, may_be_empty=bool(arguments))
 
 
 def table(lines: str) -> str:
@@ -68,7 +69,7 @@ def table(lines: str) -> str:
     return "\n".join([head, "-" * len(head), *body])
 
 
-def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
+def _run_profiles(times: Path, arguments: Sequence[str]) -> list[int]:
     cluster = Cluster()
     with _timed("build"):
         cluster.build()
@@ -81,21 +82,45 @@ def _run_profiles(times: Path, arguments: Sequence[str]) -> int:
             codes += [_pytest(profile.name, times, [*run, *arguments]) for run in _RUNS]
     finally:
         down()
-    if all(code == _NO_TESTS for code in codes):
-        return _NO_TESTS
-    return max(code for code in codes if code != _NO_TESTS)
+    return codes
+
+
+def _first_failure(codes: Sequence[int], *, may_be_empty: bool) -> int:
+    """Exit code of several runs of pytest: that of the first that failed.
+
+    :param codes: theirs; negative where a signal killed pytest.
+    :param may_be_empty: whether a run without a test is fine as long as another has one.
+    """
+    ignored = (0, _NO_TESTS) if may_be_empty and set(codes) != {_NO_TESTS} else (0,)
+    failed = next((code for code in codes if code not in ignored), 0)
+    # As a shell reports it.
+    return failed if failed >= 0 else 128 - failed
 
 
 def _pytest(profile: str | None, times: Path, arguments: Sequence[str]) -> int:
     env = {**os.environ, TIMES_VARIABLE: str(times)}
     if profile is not None:
         env[PROFILE_VARIABLE] = profile
-    argv = [sys.executable, "-m", "pytest", "-m", "cluster", *arguments]
-    return subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+    argv = [sys.executable, "-m", "pytest", "-m", "cluster", *arguments, *_report(profile)]
+    code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+    if code < 0:
+        print(f"pytest was killed by signal {-code}", flush=True)
+    return code
+
+
+def _report(profile: str | None) -> list[str]:
+    """Arguments that let pytest write a report of its own. The file is there, and empty, until pytest has ended."""
+    folder = os.environ.get(REPORTS_VARIABLE)
+    if not folder:
+        return []
+    number = len(list(Path(folder).glob("*.xml"))) + 1
+    file = Path(folder) / f"{number}-{profile or 'existing'}.xml"
+    file.touch()
+    return [f"--junitxml={file}"]
 
 
 def _delete_leftovers(cluster: Cluster) -> None:
-    # Of a run that was killed. Nobody else's: only one run at a time comes here.
+    # Of a run that was killed, and of no other: only one run at a time comes here.
     for namespace in cluster.kubectl.list("namespaces"):
         name = namespace["metadata"]["name"]
         if name.startswith("trainer-test-"):

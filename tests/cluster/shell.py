@@ -40,7 +40,7 @@ def run(
 def run_logged(argv: Sequence[str | Path], log: Path, *, env: Mapping[str, str], cwd: Path | None = None) -> None:
     """Run a long command with all its output in a file.
 
-    :param log: the file, written anew.
+    :param log: the file, which is overwritten.
     :raises CommandFailed: on a non-zero exit, with the end of the log.
     """
     words = [str(word) for word in argv]

@@ -87,7 +87,7 @@ def set_up_mounts() -> None:
 def set_up_network() -> None:
     """Addresses and routes of the node.
 
-    There is no default route and no link to the outside: a pod that dials out is told so at once.
+    There is no default route and no link to the outside: a pod that dials out is refused at once.
     """
     _sh("ip", "link", "set", "lo", "up")
     _sh("ip", "addr", "add", f"{network.NODE_ADDRESS}/32", "dev", "lo")

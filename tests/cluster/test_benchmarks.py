@@ -14,7 +14,7 @@ def test_all_contenders_wait(cluster):
     assert {(each.contender, each.count) for each in figures} == {
         (contender, count) for contender in waiting.CONTENDERS for count in waiting.QUICK.counts
     }
-    assert [(each.attached, each.told, each.wrong) for each in figures] == [
+    assert [(each.attached, each.reported, each.wrong) for each in figures] == [
         (each.count, each.ended, 0) for each in figures
     ]
     polling = next(each for each in figures if (each.contender, each.count) == ("poll", 5))

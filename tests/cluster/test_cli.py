@@ -106,7 +106,7 @@ time.sleep(300)
 
 
 @pytest.mark.parametrize("backend", ["native", "training-operator", "trainer"])
-def test_a_failed_job_is_told_with_its_verdict_now_and_later(run, job, backend):
+def test_a_failed_job_is_shown_with_its_verdict_now_and_later(run, job, backend):
     code, out, err = run("submit", job(_RAISES), "--backend", backend, "--wait")
 
     name = json.loads(out.splitlines()[0])["name"]
@@ -137,7 +137,7 @@ _STEPS = """
 import os, time
 for step in range(6):
     print("step", step)
-    time.sleep(1)
+    time.sleep(2)
 """
 _THEIRS = {
     "apiVersion": "kubeflow.org/v1",
@@ -236,7 +236,7 @@ def test_a_manifest_is_submitted_and_followed(run, tmp_path):
     assert "[worker-0] step 5" in out
 
 
-def test_what_the_cluster_refuses_is_told(run, job):
+def test_what_the_cluster_refuses_is_reported(run, job):
     file = job("", pod_template={"spec": {"nodeSelecter": {"gpu": "yes"}}})
     code, out, err = run("submit", file, "--backend", "native")
     assert (code, out) == (2, "")

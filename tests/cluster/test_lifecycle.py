@@ -28,11 +28,21 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def nothing_running():
-    _harness("down")
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
     yield
     _harness("down")
+
+
+@pytest.fixture
+def nothing_running():
+    _harness("down")
+
+
+@pytest.fixture
+def running():
+    """A cluster is up: that of the test before, where it left one."""
+    _harness("up", "--profile", "mpi")
 
 
 def _command(*argv):
@@ -81,7 +91,7 @@ def _lines(program, *argv):
     return subprocess.run([found, *argv], capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_down_leaves_nothing():
+def test_down_leaves_nothing(nothing_running):
     before = _machine()
     _harness("up", "--profile", "mpi")
     assert Node().running
@@ -92,23 +102,22 @@ def test_down_leaves_nothing():
     assert not STATE.exists()
 
 
-def test_down_without_cluster_is_no_error():
-    _harness("down")
+def test_down_without_cluster_is_no_error(nothing_running):
     _harness("down")
 
 
-@pytest.mark.parametrize("after", [0.3, 2.0, 6.0])
-def test_up_recovers_from_run_killed_in_the_middle(after):
-    started = subprocess.Popen(_command("up", "--profile", "mpi"), cwd=ROOT, stdout=subprocess.DEVNULL)
-    time.sleep(after)
-    started.send_signal(signal.SIGKILL)
-    started.wait()
+@pytest.mark.parametrize("after", [(0.3, 2.0), (6.0,)])
+def test_up_recovers_from_runs_killed_in_the_middle(nothing_running, after):
+    for seconds in after:
+        started = subprocess.Popen(_command("up", "--profile", "mpi"), cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(seconds)
+        started.send_signal(signal.SIGKILL)
+        started.wait()
     _harness("up", "--profile", "mpi")
     assert all(state["exit"] is None for state in Node().components().values())
 
 
-def test_second_up_keeps_cluster():
-    _harness("up", "--profile", "mpi")
+def test_second_up_keeps_cluster(running):
     before = Node().components()
     started = time.monotonic()
     _harness("up", "--profile", "mpi")
@@ -117,9 +126,8 @@ def test_second_up_keeps_cluster():
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
-def test_up_replaces_broken_cluster(fault):
+def test_up_replaces_broken_cluster(running, fault):
     """As a test leaves it that was killed while a fault was on."""
-    _harness("up", "--profile", "mpi")
     Node().send("etcd", fault)
     _harness("up", "--profile", "mpi")
     assert cluster.api_ready()

@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import pytest
 
-from airflow_trainer_provider.cluster.client import Client
-from airflow_trainer_provider.cluster.connection import ClusterConnection
-from airflow_trainer_provider.cluster.log_place import LogPlace
-from airflow_trainer_provider.cluster.logs import Logs, lines_of, tail
-from airflow_trainer_provider.cluster.watch import Watches, by_label
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.api.client import Client
+from airflow_trainer_provider.cluster.informer.watch import Watches, by_label
+from airflow_trainer_provider.cluster.logs.cursor import LogCursor
+from airflow_trainer_provider.cluster.logs.job_logs import Logs, lines_of, tail
+from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.kinds.base import PODS
 from tests.cluster.proxy import FaultProxy
 
@@ -24,7 +25,7 @@ def container(script, name="main"):
     return {"name": name, "image": IMAGE, "command": ["sh", "-c", script], "resources": resources}
 
 
-def pod(name, script, *, init=(), restart="Never", volumes=()):
+def pod(name, script, *, init=(), sidecars=(), restart="Never"):
     mounts = [{"name": "state", "mountPath": "/state"}]
     main = container(script)
     main["volumeMounts"] = mounts
@@ -36,7 +37,7 @@ def pod(name, script, *, init=(), restart="Never", volumes=()):
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
             "initContainers": list(init),
-            "containers": [main],
+            "containers": [main, *sidecars],
             "volumes": [{"name": "state", "emptyDir": {}}],
         },
     }
@@ -47,15 +48,15 @@ class Job:
 
     def __init__(self, client, namespace, pods, **options):
         self.client, self.namespace, self.pods = client, namespace, pods
-        self.place = LogPlace()
+        self.cursor = LogCursor()
         self.options = options
         self.ended = asyncio.Event()
 
     def source(self):
         logs = Logs(
-            self.client, self.pods, lambda pod: pod["metadata"]["name"], LogPlace(self.place.text()), **self.options
+            self.client, self.pods, lambda pod: pod["metadata"]["name"], LogCursor(self.cursor.text()), **self.options
         )
-        self.place = logs._place
+        self.cursor = logs._cursor
         return lines_of(logs.blocks(self.ended))
 
     async def lines(self):
@@ -141,13 +142,41 @@ async def test_a_container_that_is_started_again(kubeconfig, namespace):
     assert [text for _, text in got] == [f"run {run} line {i}" for run in (1, 2, 3) for i in range(100)]
 
 
-async def test_init_containers_and_several_writers(kubeconfig, namespace):
-    pods = [pod(f"w-{n}", SLOWLY.format(200), init=[container("echo looking", "init-pytorch")]) for n in range(3)]
+async def test_init_containers_sidecars_and_several_writers(kubeconfig, namespace):
+    beside = {"init": [container("echo looking", "init-pytorch")], "sidecars": [container("echo shipped", "shipper")]}
+    pods = [pod(f"w-{n}", SLOWLY.format(200), **beside) for n in range(3)]
     async with job(kubeconfig, namespace, *pods) as running:
         got = await asyncio.wait_for(running.lines(), 120)
     for number in range(3):
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
         assert [text for name, text in got if name == f"w-{number}/init-pytorch"] == ["looking"]
+        assert [text for name, text in got if name == f"w-{number}/shipper"] == ["shipped"]
+
+
+async def test_more_containers_than_may_be_read_at_once_take_turns(kubeconfig, namespace, monkeypatch):
+    monkeypatch.setattr(LogStreams, "limit", 1)
+    pods = [pod(f"w-{n}", SLOWLY.format(200)) for n in range(3)]
+    async with job(kubeconfig, namespace, *pods) as running:
+        got = await asyncio.wait_for(running.lines(), 120)
+    for number in range(3):
+        assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
+
+
+async def test_of_a_container_that_writes_too_much_the_first_10_mib_and_the_last_lines_are_shown(kubeconfig, namespace):
+    filler = "x" * 1000
+    count = 12_000
+    script = f"i=0; while [ $i -lt {count} ]; do echo line $i {filler}; i=$((i+1)); done"
+    async with job(kubeconfig, namespace, pod("loud", script)) as running:
+        got = [text.removesuffix(f" {filler}") for _, text in await asyncio.wait_for(running.lines(), 120)]
+    reached, cut = [text for text in got if text.startswith("... ")]
+    first, last = got[: got.index(reached)], got[got.index(cut) + 1 :]
+    assert got == [*first, reached, cut, *last]
+    assert first == numbered(len(first))
+    assert 0.99 * 10 * 2**20 < sum(len(f"{text} {filler}\n") for text in first) <= 10 * 2**20
+    assert last == numbered(count)[-len(last) :]
+    assert reached == "... this log has reached 10485760 bytes; only its end will follow, at the end"
+    assert cut.startswith(f"... {count - len(first) - len(last)} lines (")
+    assert cut.endswith(" bytes) were cut here")
 
 
 async def test_a_pod_that_is_deleted_meanwhile(kubeconfig, namespace):

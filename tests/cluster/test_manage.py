@@ -32,14 +32,14 @@ wait_for("go")
 
 @pytest.fixture(params=[False, True], ids=["alone", "kueue"])
 def fields(request, cluster, namespace):
-    """Fields of a job that a queue of Kueue admits, or that nobody does."""
+    """Fields of a job that a queue of Kueue admits, or that needs no admission."""
     small = {"resources_per_node": {"cpu": "50m", "memory": "64Mi"}}
     if not request.param:
         return small
     if "kubeflow" not in cluster.profiles:
         pytest.skip("this profile has no Kueue")
     cluster.kubectl.apply([_QUEUE], f"--namespace={namespace}")
-    return {**small, "queue_name": "queue"}
+    return {**small, "scheduling": {"queue_name": "queue"}}
 
 
 @pytest.fixture
@@ -58,49 +58,61 @@ def run(cluster, monkeypatch, tmp_path):
     return run
 
 
+async def _submit(contract, **fields):  # noqa: F811
+    """A job of as many replicas as run the snippet."""
+    return await contract.submit(contract.case.job(_DEAF, nodes=len(contract.case.speakers), **fields))
+
+
+async def _all_noted(contract, name, times=1):  # noqa: F811
+    """Wait until all replicas that run the snippet have noted it, so often."""
+    count = times * len(contract.case.speakers)
+    await contract.until(lambda: len(contract.noted(name)) == count)
+
+
 async def _begun(contract, handle):  # noqa: F811
     """Follow the job until all of it runs."""
     following = asyncio.ensure_future(contract.end(handle))
     await contract.until(lambda: f"Training job {handle.name}: running." in contract.lines)
-    await contract.until(lambda: len(contract.noted("began")) == 2)
+    await _all_noted(contract, "began")
     return following
 
 
 async def test_a_suspended_job_goes_on_and_who_waits_for_it_sees_both(contract, run, fields):  # noqa: F811
-    handle = await contract.submit(contract.case.job(_DEAF, **fields))
+    handle = await _submit(contract, **fields)
     following = await _begun(contract, handle)
 
     await run(SuspendTrainJobOperator, handle)
 
     assert contract.case.pods(handle) == []
-    assert len(contract.noted("asked")) == 2
+    assert sorted(contract.noted("asked")) == contract.case.speakers
     await contract.until(lambda: any(": suspended (" in line for line in contract.lines))
     assert not following.done()
 
     await run(ResumeTrainJobOperator, handle, wait_until_running=True)
 
-    await contract.until(lambda: len(contract.noted("began")) == 4)
+    await _all_noted(contract, "began", times=2)
     contract.release("go")
     status = await following
     assert (status.phase, status.restarts) == (JobPhase.SUCCEEDED, 0)
-    assert [replica.exit_code for replica in status.replicas] == [0, 0]
+    ended = {replica.name: replica.exit_code for replica in status.replicas}
+    assert [ended[name] for name in contract.case.speakers] == [0] * len(contract.case.speakers)
 
 
 async def test_a_job_that_is_resumed_while_its_pods_are_on_their_way_out_does_not_fail(contract, run, fields):  # noqa: F811
-    handle = await contract.submit(contract.case.job(_DEAF, **fields))
+    handle = await _submit(contract, **fields)
     following = await _begun(contract, handle)
 
     await run(SuspendTrainJobOperator, handle, wait_until_stopped=False)
-    assert len(contract.case.pods(handle)) == 2
+    assert len(contract.case.pods(handle)) >= len(contract.case.speakers)
     await run(ResumeTrainJobOperator, handle)
 
-    await contract.until(lambda: len(contract.noted("began")) == 4)
+    await _all_noted(contract, "began", times=2)
     contract.release("go")
     assert (await following).phase is JobPhase.SUCCEEDED
 
 
 async def test_a_killed_tasks_job_that_was_suspended_is_adopted_at_once(contract, fields):  # noqa: F811
-    job = contract.case.job(_DEAF, on_kill_action="suspend", **fields)
+    job = contract.case.job(_DEAF, nodes=len(contract.case.speakers), on_kill_action="suspend", **fields)
     handle = await contract.submit(job)
     following = await _begun(contract, handle)
 
@@ -108,14 +120,14 @@ async def test_a_killed_tasks_job_that_was_suspended_is_adopted_at_once(contract
     adopted = await contract.submit(job, 2)
 
     assert adopted.uid == handle.uid
-    await contract.until(lambda: len(contract.noted("began")) == 4)
+    await _all_noted(contract, "began", times=2)
     contract.release("go")
     assert (await contract.end(adopted)).phase is JobPhase.SUCCEEDED
     assert (await following).phase in (JobPhase.SUCCEEDED, JobPhase.CANCELLED)
 
 
 async def test_a_killed_tasks_job_that_was_suspended_has_ended_for_who_waits(contract, fields):  # noqa: F811
-    handle = await contract.submit(contract.case.job(_DEAF, on_kill_action="suspend", **fields))
+    handle = await _submit(contract, on_kill_action="suspend", **fields)
     following = await _begun(contract, handle)
 
     assert await contract.backend.cancel(handle, "the test wants it")
@@ -126,8 +138,8 @@ async def test_a_killed_tasks_job_that_was_suspended_has_ended_for_who_waits(con
 
 
 @pytest.mark.parametrize("fields", [False], indirect=True, ids=["alone"])
-async def test_a_deleted_jobs_waiters_are_told_who_did_it(contract, run, fields):  # noqa: F811
-    handle = await contract.submit(contract.case.job(_DEAF, **fields))
+async def test_a_deleted_jobs_waiters_learn_who_did_it(contract, run, fields):  # noqa: F811
+    handle = await _submit(contract, **fields)
     following = await _begun(contract, handle)
 
     await run(DeleteTrainJobOperator, handle)

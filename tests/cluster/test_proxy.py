@@ -35,7 +35,7 @@ def test_passes_everything_on(proxy, cluster, namespace, tmp_path):
 
 def test_streams_watches(proxy, cluster, namespace):
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    # Without a version to begin at, the API server may ask etcd for the newest, which etcd 3.4 does not tell.
+    # Without a version to begin at, the API server may ask etcd for the newest, which etcd 3.4 does not report.
     version = _get(proxy, path)["metadata"]["resourceVersion"]
     watch = urllib.request.urlopen(f"{proxy.url}{path}?watch=true&resourceVersion={version}", timeout=30)
     with watch:

@@ -6,14 +6,14 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-import yaml
 
-from airflow_trainer_provider.cluster import watch as module
-from airflow_trainer_provider.cluster.client import Client
-from airflow_trainer_provider.cluster.connection import ClusterConnection
-from airflow_trainer_provider.cluster.watch import Watches, by_label
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.api.client import Client
+from airflow_trainer_provider.cluster.informer import watch as module
+from airflow_trainer_provider.cluster.informer.watch import Watches, by_label
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import CONFIG_MAPS, Resource
+from tests.cluster.account import who_may
 from tests.cluster.proxy import FaultProxy
 
 WATCH = "watch=true"
@@ -87,7 +87,7 @@ async def test_follows_through_faults(cluster, namespace):
                 assert (other.objects, other.gone) == ({}, {})
 
 
-async def test_a_resource_that_is_not_served_is_told(cluster, namespace, monkeypatch):
+async def test_a_resource_that_is_not_served_is_reported(cluster, namespace, monkeypatch):
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     unknown = Resource("example.invalid/v1", "Nothing", "nothings")
     kubeconfig = cluster.kubectl.kubeconfig.read_text()
@@ -97,10 +97,10 @@ async def test_a_resource_that_is_not_served_is_told(cluster, namespace, monkeyp
     assert caught.value.status == 404
 
 
-async def test_who_may_list_and_not_watch_is_told_by_one_list_for_all(cluster, namespace, monkeypatch, caplog):
+async def test_who_may_list_and_not_watch_is_served_by_one_list_for_all(cluster, namespace, monkeypatch, caplog):
     monkeypatch.setattr(module, "REFUSED_FIRST", 1.0)
     monkeypatch.setattr(module, "POLL", 1.0)
-    kubeconfig = _who_may(cluster, namespace, "list")
+    kubeconfig = who_may(cluster, namespace, "list")
     admin = cluster.kubectl.kubeconfig.read_text()
     async with connected(admin) as (client, _), connected(kubeconfig) as (_, watches):
         watch = watches.of(CONFIG_MAPS, namespace, "app=watched", by_label("job"))
@@ -115,31 +115,6 @@ async def test_who_may_list_and_not_watch_is_told_by_one_list_for_all(cluster, n
             await client.delete(CONFIG_MAPS, namespace, "one-0")
             await until(a, lambda: a.gone)
     assert caplog.text.count("they are listed every") == 1
-
-
-def _who_may(cluster, namespace, *verbs):
-    """The kubeconfig of an account that may do this with ConfigMaps, and nothing else."""
-    group, rbac = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
-    binding = {
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": "watcher"},
-        "subjects": [{"kind": "ServiceAccount", "name": "watcher", "namespace": namespace}],
-    }
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": list(verbs)}]
-    where = f"--namespace={namespace}"
-    cluster.kubectl.apply(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "watcher"}},
-            {"apiVersion": rbac, "kind": "Role", "metadata": {"name": "watcher"}, "rules": rules},
-            {"apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "watcher"}, **binding},
-        ],
-        where,
-    )
-    config = yaml.safe_load(cluster.kubectl.kubeconfig.read_text())
-    config["users"] = [
-        {"name": "watcher", "user": {"token": cluster.kubectl("create", "token", "watcher", where).strip()}}
-    ]
-    config["contexts"][0]["context"]["user"] = "watcher"
-    return yaml.safe_dump(config)
 
 
 async def test_many_objects_many_subscribers_one_watch(cluster, namespace):

@@ -21,12 +21,13 @@ from tests.cluster.runner import PROFILE_VARIABLE
 #: Names the file to which tests add the verdicts on failed jobs, one JSON object a line.
 VERDICTS_VARIABLE = "TRAINER_TEST_VERDICTS"
 _TESTS = HERE / "contract" / "test_verdicts.py"
-_PAGE = ROOT / "docs" / "reference" / "verdicts.md"
+#: The page.
+PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 _HEAD = """\
 # Verdicts on a cluster
 
 What a task says of a failed job, and whether a retry can help. `make verdicts` writes this page: it lets jobs fail on a
-real cluster, in each of these ways on each backend, and keeps what the tests are told. What each reason means for the
+real cluster, in each of these ways on each backend, and records the verdicts. What each reason means for the
 next try, and those that cannot be shown so: {doc}`errors`.
 
 - `JOB`, `NAMESPACE` and `ADDRESS` stand for what is another in each run.
@@ -37,6 +38,8 @@ next try, and those that cannot be shown so: {doc}`errors`.
 - On `mpi-operator` the launcher alone runs what fails.
 
 """
+#: What separates two cells.
+_BORDER = re.compile(r"(?<!\\) ?\| ?")
 #: What differs from run to run, and what stands for it.
 _STABLE = (
     (re.compile(r"\b[a-z][a-z0-9-]*-[0-9a-f]{10}-\d+\b"), "JOB"),
@@ -71,11 +74,33 @@ def table(rows: Iterable[Mapping[str, str]]) -> str:
 def stable(message: str) -> str:
     """A verdict without the names of one run.
 
-    :param message: as a task would tell it.
+    :param message: as a task would report it.
     """
     for pattern, name in _STABLE:
         message = pattern.sub(name, message)
     return message
+
+
+def difference(row: Mapping[str, str], page: str) -> str | None:
+    """What the page says otherwise of a failure on a backend; None where it is current.
+
+    The cluster's own words, at the end of a verdict, are not compared: a kubelet has two for the same trouble.
+
+    :param row: as of :func:`table`.
+    :param page: its text.
+    """
+    found = None
+    for line in page.splitlines():
+        cells = _BORDER.split(line)[1:-1]
+        if len(cells) == 5 and cells[0] == row["failure"] and f"`{row['backend']}`" in cells[1]:
+            found = (_own_words(cells[2]), *cells[3:])
+    now = (_own_words(_cell(stable(row["message"]))), row["retry"], row["way_out"])
+    return None if found == now else f"the page has {found}, and the cluster {now}: make verdicts"
+
+
+def _own_words(cell: str) -> str:
+    words = ": ".join(cell.strip("`").split(": ")[:2]).removesuffix(".")
+    return words.replace("ImagePullBackOff", "ErrImagePull")
 
 
 def _cell(text: str) -> str:
@@ -101,10 +126,10 @@ def main() -> int:
             down()
         rows = [json.loads(line) for line in file.read_text().splitlines()]
     if code or not rows:
-        print(f"{_PAGE.relative_to(ROOT)} is as it was: not every test passed.", file=sys.stderr)
+        print(f"{PAGE.relative_to(ROOT)} is as it was: not every test passed.", file=sys.stderr)
         return code or 1
-    _PAGE.write_text(_HEAD + table(rows))
-    print(f"{_PAGE.relative_to(ROOT)}: {len(rows)} verdicts")
+    PAGE.write_text(_HEAD + table(rows))
+    print(f"{PAGE.relative_to(ROOT)}: {len(rows)} verdicts")
     return 0
 
 

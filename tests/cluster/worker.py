@@ -90,7 +90,8 @@ def build_layer(worker: Worker, out: Path) -> None:
     """
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         wheels = Path(folder) / "dist-packages"
-        _install_wheels(worker, wheels, out.with_suffix(".pip.log"))
+        install_wheels(worker.wheels, worker.python, wheels, out.with_suffix(".pip.log"))
+        _shrink(wheels)
         argv = _argv(worker, wheels, _ROOTFS, out)
         run_logged(argv, out.with_suffix(".mmdebstrap.log"), env={**os.environ, "TMPDIR": folder})
 
@@ -122,16 +123,26 @@ def _settings() -> list[Path]:
     return sorted(path for path in _ROOTFS.rglob("*") if path.is_file())
 
 
-def _install_wheels(worker: Worker, target: Path, log: Path) -> None:
+def install_wheels(wheels: list[str], python: str, target: Path, log: Path) -> None:
+    """Unpack wheels for the worker image's Python.
+
+    :param wheels: exact requirements, complete with their own requirements.
+    :param python: its version.
+    :param target: the folder.
+    :param log: what pip prints.
+    """
     argv: list[str | Path] = [_pip(), "install", "--no-deps", "--only-binary=:all:", "--no-compile", "--target", target]
-    argv += ["--python-version", worker.python, "--implementation", "cp"]
+    argv += ["--python-version", python, "--implementation", "cp"]
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
         argv += ["--platform", platform]
-    run_logged([*argv, *worker.wheels], log, env=dict(os.environ))
+    run_logged([*argv, *wheels], log, env=dict(os.environ))
+
+
+def _shrink(wheels: Path) -> None:
     for pattern in _PRUNED:
-        for path in target.glob(pattern):
+        for path in wheels.glob(pattern):
             shutil.rmtree(path)
-    run("strip", "--strip-unneeded", *(target / name for name in _STRIPPED))
+    run("strip", "--strip-unneeded", *(wheels / name for name in _STRIPPED))
 
 
 def _pip() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import textwrap
 import time
@@ -15,14 +16,15 @@ from typing import Any, Protocol
 import pytest
 
 from airflow_trainer_provider.errors import JobLost
-from airflow_trainer_provider.frameworks.layout import Job, lay_out
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local.backend import LocalBackend
-from airflow_trainer_provider.local.processes import end_all, processes_of
+from airflow_trainer_provider.local.processes import end_all, processes_of, send
 from airflow_trainer_provider.local.run_folder import RunFolder
 from airflow_trainer_provider.spec import parse_spec
 
@@ -48,26 +50,35 @@ class BackendCase(Protocol):
     :param shared: a folder that the test and the replicas both see.
     :param leader: the replica that holds rank 0.
     :param patience: no test waits longer for anything: a contract that takes longer is broken; seconds.
-    :param notices_within: how soon after a replica's failure the job's end is told; seconds.
-    :param measures_memory: whether it tells the peak memory of a replica.
-    :param counts_restarts: whether the limit of restarts is kept to the letter.
+    :param pause: between two looks at what a test waits for; seconds.
+    :param notices_within: how soon after a replica's failure the job's end is reported; seconds.
+    :param measures_memory: whether it reports the peak memory of a replica.
     :param restarts_all: whether a failure starts the whole job again, and not the failed replica only.
+    :param restarts_by_exit_code: whether a restart may depend on the exit code.
+    :param adds_restarts_up: whether the restarts of all replicas together are bounded.
+    :param asks_to_end: whether an interruption begins with SIGTERM, and the grace period.
     """
 
     backend: Backend
     shared: Path
     leader: str
     patience: float
+    pause: float
     notices_within: float
     measures_memory: bool
-    counts_restarts: bool
     restarts_all: bool
+    restarts_by_exit_code: bool
+    adds_restarts_up: bool
+    asks_to_end: bool
 
-    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
+    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> JobPlan:
         """A job whose every replica runs the snippet; ``me``, ``attempt``, ``note`` and ``wait_for`` are defined."""
 
     def processes(self, handle: JobHandle) -> int:
         """How many processes (or pods) of the job there are."""
+
+    def interrupt(self, handle: JobHandle) -> None:
+        """Take the job's first process (or pod) away, as no fault of its own."""
 
     def clear(self) -> None:
         """Leave nothing behind."""
@@ -81,15 +92,18 @@ class LocalCase:
     backend: LocalBackend = field(init=False)
     leader = "worker-0"
     patience = 15
+    pause = 0.02
     notices_within = 2
     measures_memory = True
-    counts_restarts = True
     restarts_all = True
+    restarts_by_exit_code = True
+    adds_restarts_up = False
+    asks_to_end = False
 
     def __post_init__(self) -> None:
         self.backend = LocalBackend(self.root, poll_interval=0.05, keep=self.keep)
 
-    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
+    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> JobPlan:
         script = PRELUDE + textwrap.dedent(snippet)
         policy = {"grace_period_seconds": 2, **fields.pop("run_policy", {})}
         values = {
@@ -99,12 +113,15 @@ class LocalCase:
             "env": {"SHARED": str(self.shared), **fields.pop("env", {})},
             "run_policy": policy,
         }
-        job = lay_out(parse_spec(values | fields))
+        job = plan_job(parse_spec(values | fields))
         self.backend.check(job)
         return job
 
     def processes(self, handle: JobHandle) -> int:
         return len(processes_of(handle.uid))
+
+    def interrupt(self, handle: JobHandle) -> None:
+        send(processes_of(handle.uid)[:1], signal.SIGKILL)
 
     def folder(self, handle: JobHandle) -> RunFolder:
         return RunFolder(self.root / handle.name)
@@ -119,9 +136,14 @@ class LocalCase:
 
 @dataclass
 class Contract:
-    """A backend, and the handful of steps that every test is made of."""
+    """A backend, and the handful of steps that every test is made of.
+
+    :param case: the backend.
+    :param task: the task that the jobs are of; of one task there is one job at a time.
+    """
 
     case: Any
+    task: str = "train"
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -129,22 +151,31 @@ class Contract:
         return self.case.backend
 
     def identity(self, try_number: int = 1) -> Identity:
-        return Identity(dag_id="contract", run_id="run", task_id="train", try_number=try_number)
+        return Identity(dag_id="contract", run_id="run", task_id=self.task, try_number=try_number)
 
-    async def submit(self, job: Job, try_number: int = 1) -> JobHandle:
+    async def submit(self, job: JobPlan, try_number: int = 1) -> JobHandle:
         submission = await self.backend.submit(job, self.identity(try_number))
         return submission.handle
 
-    async def end(self, handle: JobHandle, reader: str | None = "contract") -> JobStatus:
+    async def end(
+        self, handle: JobHandle, reader: str | None = "contract", startup_timeout: float | None = None
+    ) -> JobStatus:
         deadline = datetime.now(timezone.utc) + timedelta(seconds=self.case.patience)
-        return await follow(self.backend, handle, emit=self.lines.append, reader=reader, deadline=deadline)
+        return await follow(
+            self.backend,
+            handle,
+            emit=self.lines.append,
+            reader=reader,
+            deadline=deadline,
+            startup_timeout=startup_timeout,
+        )
 
-    async def run(self, job: Job, try_number: int = 1) -> tuple[JobHandle, JobStatus]:
+    async def run(self, job: JobPlan, try_number: int = 1) -> tuple[JobHandle, JobStatus]:
         handle = await self.submit(job, try_number)
         return handle, await self.end(handle)
 
     async def cancelled(self, handle: JobHandle, reason: str = "the test wants it") -> JobStatus:
-        """Cancel the job while somebody follows it, and return its last status."""
+        """Cancel the job while it is followed, and return its last status."""
         following = asyncio.ensure_future(self.end(handle))
         await self.until(lambda: f"Training job {handle.name}: running." in self.lines)
         assert await self.backend.cancel(handle, reason)
@@ -161,7 +192,7 @@ class Contract:
         end = time.monotonic() + self.case.patience
         while not condition():
             assert time.monotonic() < end, "it has not come true"
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self.case.pause)
 
     def noted(self, name: str) -> list[str]:
         file = self.case.shared / name

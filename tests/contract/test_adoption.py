@@ -49,7 +49,21 @@ async def test_a_result_stays_when_the_wish_to_end_it_came_too_late(contract):
     assert (await contract.submit(job, 2)).uid == first.uid
 
 
-async def test_a_failed_job_is_tried_anew(contract):
+async def test_a_job_that_was_released_belongs_to_the_next_try_again(contract):
+    job = contract.case.job('wait_for("go")', nodes=1)
+    first = await contract.submit(job, 1)
+    await contract.backend.release(first)
+    assert await contract.backend.is_released(first)
+
+    second = await contract.submit(job, 2)
+
+    assert second.uid == first.uid
+    assert not await contract.backend.is_released(second)
+    contract.release("go")
+    assert (await contract.end(second)).phase is JobPhase.SUCCEEDED
+
+
+async def test_a_failed_job_is_tried_again(contract):
     job = contract.case.job('note("trained", me); sys.exit(1)', nodes=1)
     first, _ = await contract.run(job, 1)
     second, _ = await contract.run(job, 2)

@@ -1,4 +1,4 @@
-"""A job that is told to end is gone within its grace period, with everything that it started."""
+"""A job that is asked to end is gone within its grace period, with everything that it started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from airflow_trainer_provider.job.status import JobPhase
 
 
-async def test_a_cancelled_job_is_told_and_gone(contract):
+async def test_a_cancelled_job_gets_sigterm_and_is_gone(contract):
     job = contract.case.job(
         """
         # A session of its own, as a data loader or a notebook's kernel has.
@@ -81,7 +81,7 @@ async def test_an_owner_that_was_superseded_ends_nothing(contract):
     old = await contract.submit(job, 1)
     new = await contract.submit(job, 2)
 
-    assert not await contract.backend.cancel(old, "an old worker was told so late")
+    assert not await contract.backend.cancel(old, "an old worker was notified late")
     contract.release("go")
 
     assert (await contract.end(new)).phase is JobPhase.SUCCEEDED

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
+import time
 from datetime import datetime, timedelta, timezone
 
 import psutil
@@ -15,8 +17,9 @@ from airflow_trainer_provider.job.identity import Identity, spec_digest
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.processes import processes_of
-from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
-from airflow_trainer_provider.local.supervisor import main
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
+from airflow_trainer_provider.local.supervisor.run import main
+from tests.contract.conftest import Contract
 
 pytestmark = pytest.mark.local
 
@@ -24,9 +27,8 @@ _WAIT = 'note("trained", me); wait_for("go")'
 
 
 @pytest.fixture
-def contract(contract, local_case):
-    contract.case = local_case
-    return contract
+def contract(local_case):
+    return Contract(local_case)
 
 
 def _supervisor(folder: RunFolder) -> psutil.Process:
@@ -121,6 +123,36 @@ async def test_folders_go_when_their_time_is_over(contract):
     contract.release("go")
 
 
+async def test_a_folder_goes_when_its_jobs_own_time_is_over_and_not_before_its_outcome_is_safe(contract):
+    policy = {"ttl_seconds_after_finished": 60}
+    handle, _ = await contract.run(contract.case.job("pass", nodes=1, run_policy=policy))
+    folder = contract.case.folder(handle)
+    other = Identity(dag_id="another", run_id="run", task_id="train")
+
+    async def is_there_after_another_submit() -> bool:
+        await contract.backend.submit(contract.case.job("pass", nodes=1), other)
+        return folder.path.exists()
+
+    assert await is_there_after_another_submit()
+    await contract.backend.collected(handle)
+    assert await is_there_after_another_submit()
+    an_hour_ago = time.time() - 3600
+    os.utime(folder.path / "collected", (an_hour_ago, an_hour_ago))
+    assert not await is_there_after_another_submit()
+
+
+async def test_restarts_wait_for_twice_as_long_each_time(contract):
+    job = contract.case.job('note("begun", repr(time.time())); sys.exit(3)', nodes=1, run_policy={"backoff_limit": 2})
+
+    await contract.run(job)
+
+    first, second, third = map(float, contract.noted("begun"))
+    assert second - first >= 1
+    assert third - second >= 2
+    # The time that an attempt itself takes comes on top.
+    assert third - first < 3 + 10
+
+
 async def test_jobs_survive_the_group_of_the_process_that_submitted_them(contract):
     handle = await contract.submit(contract.case.job(_WAIT))
     await contract.until(lambda: len(contract.noted("trained")) == 2)
@@ -138,7 +170,10 @@ async def test_jobs_survive_the_group_of_the_process_that_submitted_them(contrac
 async def test_only_this_user_sees_into_the_folders(contract):
     handle, _ = await contract.run(contract.case.job("pass", nodes=1))
 
-    assert contract.case.folder(handle).path.stat().st_mode & 0o077 == 0
+    folder = contract.case.folder(handle).path
+    assert folder.stat().st_mode & 0o077 == 0
+    # It contains the spec with its variables.
+    assert (folder / "job.json").stat().st_mode & 0o077 == 0
 
 
 async def test_a_root_that_cannot_be_made_is_named(contract, tmp_path):
@@ -169,3 +204,44 @@ async def test_airflows_secrets_do_not_reach_the_processes(contract, monkeypatch
 
     assert "hunter2" not in "\n".join(contract.lines)
     assert len([line for line in contract.lines if line.startswith("[")]) == 2
+
+
+async def test_who_only_serves_the_others_ends_with_them(contract):
+    fields = {"framework": "tensorflow", "replicas": {"ps": {}}}
+    handle, status = await contract.run(contract.case.job('me == "ps-0" and time.sleep(300)', nodes=1, **fields))
+
+    assert status.phase is JobPhase.SUCCEEDED
+    assert [(row.name, row.reason) for row in status.replicas] == [("chief-0", "Completed"), ("ps-0", "Stopped")]
+    assert contract.case.processes(handle) == 0
+
+
+async def test_what_outlives_its_replica_is_gone_before_the_next_attempt(contract):
+    snippet = """
+        deaf = "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        deaf += f"pathlib.Path({str(shared / 'deaf')!r}).touch(); time.sleep(300)"
+        if attempt == 0:
+            child = subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+            note("child", str(child.pid))
+            wait_for("deaf")
+            sys.exit(1)
+        stat = pathlib.Path("/proc", (shared / "child").read_text().strip(), "stat")
+        note("child", stat.read_text().rpartition(")")[2].split()[0] if stat.exists() else "gone")
+    """
+    policy = {"backoff_limit": 1, "grace_period_seconds": 0.5}
+
+    _, status = await contract.run(contract.case.job(snippet, nodes=1, run_policy=policy))
+
+    assert status.phase is JobPhase.SUCCEEDED
+    # Z: it was killed, and no process has asked for its exit code.
+    assert contract.noted("child")[1] in ("gone", "Z")
+
+
+async def test_a_submit_waits_for_another_one_of_the_task(contract):
+    root = contract.case.root
+    root.mkdir()
+    with locked(root / f".{contract.identity().key}.lock", wait=True):
+        submitting = asyncio.ensure_future(contract.submit(contract.case.job("pass", nodes=1)))
+        await asyncio.sleep(0.3)
+        assert not list(root.glob("*/job.json"))
+
+    assert (await contract.end(await submitting)).phase is JobPhase.SUCCEEDED

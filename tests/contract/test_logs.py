@@ -49,7 +49,7 @@ async def test_a_reader_that_stops_goes_on_where_it_was(contract):
         assert Counter([str(line) async for line in contract.backend.logs(handle, "another", ended)]) == _EXPECTED
 
 
-async def test_a_last_line_without_its_end_is_told_as_well(contract):
+async def test_a_last_line_without_its_end_is_shown_as_well(contract):
     handle, status = await contract.run(contract.case.job('sys.stdout.write("no end")', nodes=1))
 
     assert status.phase is JobPhase.SUCCEEDED

@@ -1,15 +1,18 @@
-"""How a job ends is told the same way by every backend."""
+"""Every backend reports a job's end in the same way."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from datetime import datetime, timezone
 
 import pytest
 
 from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.job.diagnosis import diagnose
+from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
 from airflow_trainer_provider.job.result import summarize
 from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.job.verdict import verdict
 
 
 async def test_success_has_a_result_and_a_row_for_each_replica(contract):
@@ -81,7 +84,7 @@ async def test_the_rank_that_raises_is_named_with_its_traceback_and_survivors_ar
     assert verdict.others == ({"replica": "worker-0", "exit_code": None, "signal": "SIGTERM", "reason": "Stopped"},)
 
 
-async def test_the_end_is_told_soon_after_the_failure(contract):
+async def test_the_end_is_reported_soon_after_the_failure(contract):
     job = contract.case.job(
         """
         note("began-" + me)
@@ -94,10 +97,10 @@ async def test_the_end_is_told_soon_after_the_failure(contract):
     )
 
     _, status = await contract.run(job)
-    told = time.time()
+    ended_at = time.time()
 
     assert status.replicas[1].exit_code == 7
-    assert told - float(contract.noted("failed")[0]) < contract.case.notices_within
+    assert ended_at - float(contract.noted("failed")[0]) < contract.case.notices_within
 
 
 async def test_a_signal_is_named(contract):
@@ -129,8 +132,8 @@ async def test_a_failure_starts_the_whole_job_again(contract):
     assert (status.phase, status.restarts) == (JobPhase.SUCCEEDED, 1)
     assert [replica.restarts for replica in status.replicas] == [1, 1]
     assert sorted(contract.noted("attempts")) == ["worker-0:0", "worker-0:1", "worker-1:0", "worker-1:1"]
-    told = [line for line in contract.lines if line.startswith("[worker-0]")]
-    assert told == ["[worker-0] attempt 0", "[worker-0] attempt 1"]
+    lines = [line for line in contract.lines if line.startswith("[worker-0]")]
+    assert lines == ["[worker-0] attempt 0", "[worker-0] attempt 1"]
 
 
 async def test_restarts_come_to_an_end(contract):
@@ -139,19 +142,74 @@ async def test_restarts_come_to_an_end(contract):
     _, status = await contract.run(job)
 
     assert (status.phase, status.replicas[0].exit_code) == (JobPhase.FAILED, 3)
-    # The Training Operator counts when it comes to look, which may be a restart late.
-    most = 2 if contract.case.counts_restarts else 3
-    assert 2 <= len(contract.noted("attempts")) <= most
-    assert status.replicas[0].restarts == len(contract.noted("attempts")) - 1
+    assert len(contract.noted("attempts")) == 2
+    assert status.replicas[0].restarts == 1
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_failures_of_all_replicas_start_each_as_often_as_the_limit_says(contract, limit):
+    script = """
+        note("attempts", me)
+        time.sleep(1)
+        sys.exit(3)
+        """
+    _, status = await contract.run(contract.case.job(script, run_policy={"backoff_limit": limit}))
+
+    starts = Counter(contract.noted("attempts"))
+    assert status.phase is JobPhase.FAILED
+    if contract.case.adds_restarts_up:
+        # Those that fail at the same moment may all start again before their restarts are counted.
+        assert limit < sum(starts.values()) <= len(starts) * (limit + 1)
+        assert max(starts.values()) <= limit + 1
+    else:
+        assert max(starts.values()) == limit + 1
+
+
+async def test_an_exit_code_that_is_declared_permanent_ends_the_job(contract):
+    if not contract.case.restarts_by_exit_code:
+        pytest.skip("it restarts whatever the exit code, and refuses the field")
+    policy = {"backoff_limit": 5, "exit_codes": {"restart": [75, 137]}}
+    script = """
+        note("attempts", "x")
+        if attempt == 0:
+            sys.exit(75)
+        if attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise SystemExit("the data is wrong")
+        """
+
+    handle, status = await contract.run(contract.case.job(script, nodes=1, run_policy=policy))
+
+    assert (status.phase, status.reason, status.replicas[0].exit_code) == (JobPhase.FAILED, "PermanentExitCode", 1)
+    assert len(contract.noted("attempts")) == 3
+    await _assert_no_retry_can_help(contract, handle, status)
+
+
+async def test_an_exit_code_that_is_declared_permanent_keeps_the_task_from_trying_again(contract):
+    policy = {"exit_codes": {"fail": [3, "64-113"]}}
+
+    handle, status = await contract.run(contract.case.job("sys.exit(3)", nodes=1, run_policy=policy))
+
+    assert (status.phase, status.replicas[0].exit_code) == (JobPhase.FAILED, 3)
+    await _assert_no_retry_can_help(contract, handle, status)
+
+
+async def _assert_no_retry_can_help(contract, handle, status):
+    why = await verdict(contract.backend, handle, get_framework(handle.framework), status)
+    assert (why.reason, why.retry_can_help) == ("PermanentExitCode", "no")
+    assert "run_policy.exit_codes" in why.way_out
 
 
 async def test_the_active_deadline_ends_the_job(contract):
     job = contract.case.job("time.sleep(60)", nodes=1, run_policy={"active_deadline_seconds": 1.5})
 
     handle, status = await contract.run(job)
+    ended_at = datetime.now(timezone.utc)
 
     assert (status.phase, status.reason, status.first_failed) == (JobPhase.FAILED, "DeadlineExceeded", None)
     assert contract.case.processes(handle) == 0
+    # The deadline, the replicas' grace period, and the time in which an end is noticed.
+    assert 1.5 <= (ended_at - status.queued_at).total_seconds() < 1.5 + 2 + contract.case.notices_within
 
 
 async def test_more_memory_than_the_limit_is_an_oom_kill(contract):

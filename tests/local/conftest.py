@@ -14,7 +14,7 @@ from airflow_trainer_provider.local.processes import end_all
 from tests.local.jobs import Jobs
 
 #: What the heavy tests here need. Where they are asked for (make test-heavy), a missing one is a failure.
-HEAVY_PACKAGES = ("torch", "tensorflow", "jax", "paddle")
+HEAVY_PACKAGES = ("torch", "transformers", "accelerate", "tensorflow", "jax", "paddle")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import psutil
 
-from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.frameworks.layout import lay_out
-from airflow_trainer_provider.job.diagnosis import Diagnosis, diagnose
+from airflow_trainer_provider.frameworks import get_framework, plan_job
+from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
@@ -77,7 +76,7 @@ class Jobs:
 
     async def start(self, spec: dict[str, Any]) -> RunningJob:
         """Submit a job."""
-        job = lay_out(parse_spec(spec))
+        job = plan_job(parse_spec(spec))
         self.backend.check(job)
         identity = Identity(dag_id="test", run_id=uuid.uuid4().hex, task_id="train")
         submission = await self.backend.submit(job, identity)

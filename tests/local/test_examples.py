@@ -25,16 +25,24 @@ DAGS = Path(__file__).parents[2] / "dags"
 EXAMPLES = {
     "example_xgboost": {"train": ["master-0", "worker-0"]},
     "example_replicas": {"train": ["master-0", "worker-0", "worker-1"]},
+    "example_tools": {"train": ["master-0", "worker-0"]},
     "example_mpi": {"train": ["launcher-0", "worker-0", "worker-1"]},
     "example_sensor": {"wait": ["launcher-0", "worker-0", "worker-1"]},
     "example_pytorch": {"train": ["master-0", "worker-0"], "train_elastic": ["worker-0", "worker-1"]},
     "example_tensorflow": {"train": ["chief-0", "worker-0"]},
     "example_jax": {"train": ["worker-0", "worker-1"]},
     "example_paddle": {"train": ["worker-0", "worker-1"]},
+    "train_from_form": {"train": ["master-0", "worker-0"]},
 }
+#: Those that train nothing.
+NO_TRAINING = {"example_clean_up"}
 #: Those that need a cluster; tests/cluster/airflow/test_example.py runs them.
 ON_CLUSTER = {"example_kubernetes"}
-LIGHT = ("example_xgboost", "example_replicas", "example_mpi", "example_sensor")
+LIGHT = ("example_xgboost", "example_replicas", "example_tools", "example_mpi", "example_sensor", "train_from_form")
+#: The link of a tool, as Airflow keeps it for its UI.
+LINKS = {"example_tools": {("train", "_link_ToolLink_files"): "http://localhost:6006/"}}
+#: The last step that is reported, and the metrics.
+PROGRESS = {"example_xgboost": {"train": (9, {"train_logloss", "train_auc"})}}
 LEAST = {"accuracy": 0.9, "train_auc": 0.95}
 
 
@@ -88,6 +96,22 @@ def test_the_demo_trains_a_model_that_passes_the_gate(run_dag: Callable[[str], D
     # Every rank had its share of the 426 rows.
     for rank, replica in enumerate(("master-0", "worker-0", "worker-1")):
         assert f"[{replica}] rank {rank} of 3 trains on 142 of 426 rows" in run.log
+    # The curve has all rounds.
+    assert run.xcoms["train", "progress"]["history"]["train_logloss"][0]["step"] == list(range(20))
+
+
+def test_the_example_of_a_function_returns_what_all_ranks_have_added_up(run_dag: Callable[[str], DagRun]) -> None:
+    run = run_dag("example_function")
+
+    assert run.tasks == dict.fromkeys(("prepare", "square", "train", "check"), "success"), run.log
+    assert run.xcoms["train", "return_value"] == {"sum": 499500, "squares": 5}
+    assert run.xcoms["train", "summary"]["function"] == "train"
+    progress = run.xcoms["train", "progress"]
+    assert (progress["step"], progress["total_steps"], progress["percent"]) == (10, 10, 100)
+    assert progress["history"]["sum"][0]["step"] == list(range(1, 11))
+    assert progress["history"]["sum"][0]["value"][-1] == 499500
+    for rank in (0, 1):
+        assert f"[worker-{rank}] rank {rank} of 2: 499500" in run.log
 
 
 @pytest.mark.parametrize("dag_id", [pytest.param(name, marks=() if name in LIGHT else heavy) for name in EXAMPLES])
@@ -98,10 +122,29 @@ def test_an_example_trains(dag_id: str, run_dag: Callable[[str], DagRun]) -> Non
     assert run.state == "success"
     for task, replicas in EXAMPLES[dag_id].items():
         assert_trained(run.xcoms[task, "return_value"], replicas)
+    for task, (step, metrics) in PROGRESS.get(dag_id, {}).items():
+        progress = run.xcoms[task, "progress"]
+        assert (progress["step"], set(progress["metrics"])) == (step, metrics)
+    for place, url in LINKS.get(dag_id, {}).items():
+        assert run.xcoms[place] == url
+
+
+def test_the_example_of_a_clean_up_lists_and_deletes(run_dag: Callable[[str], DagRun]) -> None:
+    run = run_dag("example_clean_up")
+
+    assert run.tasks == dict.fromkeys(("list", "clean_up"), "success"), run.log
+    # There were no jobs yet.
+    assert run.xcoms["list", "return_value"] == run.xcoms["clean_up", "return_value"] == []
 
 
 def test_every_dag_has_a_test() -> None:
-    assert {path.stem for path in DAGS.glob("*.py")} == {"demo_retraining", *EXAMPLES, *ON_CLUSTER}
+    assert {path.stem for path in DAGS.glob("*.py")} == {
+        "demo_retraining",
+        "example_function",
+        *EXAMPLES,
+        *NO_TRAINING,
+        *ON_CLUSTER,
+    }
 
 
 def assert_trained(summary: dict[str, Any], replicas: list[str]) -> None:

@@ -38,27 +38,28 @@ def test_a_page_holds_what_was_said(folder, capsys):
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 51), (99, 100), (0, 1)])
-def test_percentiles(percent, value):
+def test_a_percentile_is_the_value_below_which_so_many_are(percent, value):
     assert report.percentile(list(range(100, 0, -1)), percent) == value
     assert report.percentile([], percent) == 0
 
 
 def test_every_bound_is_judged():
     def figures(contender, count, **others):
-        return Figures(contender, count, attached=count, latency=(10.0, 20.0), ended=9, told=9, **others)
+        return Figures(contender, count, attached=count, latency=(10.0, 20.0), ended=9, reported=9, **others)
 
     found = [
         figures("ours", 100, requests=2),
-        figures("ours", 1000, requests=2, cpu=0.1, kib=10),
-        figures("pod trigger", 1000, requests=30_000, cpu=60),
+        figures("ours", 1000, requests=2, cpu=0.1, kib=10, recovery=(200.0, 1400.0)),
+        figures("pod trigger", 1000, requests=30_000, cpu=60, recovery=(1300.0, 1500.0)),
         figures("job trigger", 1000, requests=6_000, cpu=20),
         figures("watch", 1000),
         figures("ours", 5000, requests=2, attach_seconds=3),
     ]
     assert all(held for _, held in _bounds(found))
-    assert len(_bounds(found)) == 10
+    assert len(_bounds(found)) == 11
 
-    found[1].latency, found[-1].told = None, 8
+    found[1].latency, found[1].recovery, found[-1].reported = None, (200.0, 1600.0), 8
     missed = [text for text, held in _bounds(found) if not held]
-    assert len(missed) == 3
+    assert len(missed) == 4
+    assert "the pod trigger's 1.50 s after one: 1.60 s" in missed[2]
     assert "8 of 9" in missed[-1]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airflow_trainer_provider.kinds.objects.scheduling.gang import POD_GROUPS
 from airflow_trainer_provider.kinds.registry import KINDS
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
@@ -34,17 +35,41 @@ def test_a_role_lets_its_part_of_airflow_handle_every_kind(role, kind):
 
 
 @pytest.mark.parametrize("role", NEEDED)
-@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_a_role_lets_its_part_of_airflow_see_what_a_kinds_objects_own(role, kind):
+@pytest.mark.parametrize(
+    ("kind", "child"),
+    [pytest.param(kind, child, id=f"{name}-{child.plural}") for name, kind in KINDS.items() for child in kind.children],
+)
+def test_a_role_lets_its_part_of_airflow_see_what_a_kinds_objects_own(role, kind, child):
     needed = NEEDED[role] & {"list", "watch"} | ({"patch"} if kind.suspend_children else set())
 
-    for child in kind.children:
-        assert _verbs(role, child.plural, child.api_version.rpartition("/")[0]) >= needed
+    assert _verbs(role, child.plural, child.api_version.rpartition("/")[0]) >= needed
+
+
+@pytest.mark.parametrize("resource", ["trainingruntimes.trainer.kubeflow.org", "services."])
+def test_workers_may_delete_what_an_interrupted_submit_created_before_the_job(resource):
+    plural, _, group = resource.partition(".")
+
+    assert {"get", "list", "create", "patch", "delete"} <= _verbs("trainer-worker", plural, group)
 
 
 @pytest.mark.parametrize("role", NEEDED)
 def test_a_role_lets_its_part_of_airflow_stop_a_job_in_a_queue(role):
     assert {"list", "patch"} <= _verbs(role, "workloads", "kueue.x-k8s.io")
+
+
+@pytest.mark.parametrize("role", NEEDED)
+def test_who_waits_for_a_job_may_ask_for_its_place_in_a_queue(role):
+    waits = role != "trainer-listener"
+    cluster = [rule for each in DOCUMENTS if each["kind"] == "ClusterRole" for rule in each["rules"]]
+    bound = next(
+        each for each in DOCUMENTS if each["kind"] == "ClusterRoleBinding" and "queues" in each["metadata"]["name"]
+    )
+
+    needed = {"get"} if waits else set()
+    assert _verbs(role, "localqueues/pendingworkloads", "visibility.kueue.x-k8s.io") == needed
+    assert _verbs(role, "localqueues", "kueue.x-k8s.io") == needed
+    assert {"apiGroups": ["kueue.x-k8s.io"], "resources": ["clusterqueues"], "verbs": ["get"]} in cluster
+    assert any(subject["name"] == role for subject in bound["subjects"]) is waits
 
 
 def test_every_role_is_bound_to_an_account_of_the_file():
@@ -55,9 +80,33 @@ def test_every_role_is_bound_to_an_account_of_the_file():
     assert all(subject["name"] in accounts for subjects in bound.values() for subject in subjects)
 
 
-def test_nothing_is_granted_by_wildcard_and_no_secret_can_be_read():
+def test_workers_may_create_the_claims_of_volumes_and_may_not_delete_any():
+    assert _verbs("trainer-worker", "persistentvolumeclaims") == {"get", "create"}
+    assert not any(_verbs(role, "persistentvolumeclaims") for role in ROLES.keys() - {"trainer-worker"})
+
+
+def test_workers_may_create_the_files_and_functions_of_jobs_which_go_with_them():
+    assert _verbs("trainer-worker", "configmaps") == {"get", "create"}
+    assert not any(_verbs(role, "configmaps") for role in ROLES.keys() - {"trainer-worker"})
+
+
+def test_workers_may_create_what_tools_are_reached_by_and_may_not_delete_any_ingress():
+    assert {"get", "create"} <= _verbs("trainer-worker", "services")
+    assert _verbs("trainer-worker", "ingresses", "networking.k8s.io") == {"get", "create"}
+    assert not any(_verbs(role, "ingresses", "networking.k8s.io") for role in ROLES.keys() - {"trainer-worker"})
+
+
+def test_nothing_is_granted_by_wildcard_and_no_secrets_can_be_listed():
     rules = [rule for document in DOCUMENTS for rule in document.get("rules", ())]
 
     assert all("*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in rules)
-    for role in ROLES:
-        assert _verbs(role, "secrets") <= {"create"}
+    assert _verbs("trainer-worker", "secrets") == {"get", "create", "delete"}
+    assert not any(_verbs(role, "secrets") for role in ROLES.keys() - {"trainer-worker"})
+
+
+def test_workers_may_create_the_pod_groups_of_gangs():
+    for resource in POD_GROUPS.values():
+        group = resource.api_version.rpartition("/")[0]
+
+        assert _verbs("trainer-worker", resource.plural, group) == {"get", "create"}
+        assert not any(_verbs(role, resource.plural, group) for role in ROLES.keys() - {"trainer-worker"})

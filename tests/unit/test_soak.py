@@ -8,7 +8,7 @@ from benchmarks.soak import Fault, Found, Job
 
 SUCCEEDED = {"end": "concluded", "summary": {"name": "a", "phase": "succeeded"}, "failure": None}
 FAILED = {"end": "concluded", "summary": None, "failure": {"job": "a", "reason": "DeadlineExceeded"}}
-LOST = {"end": "error", "message": "Training job a is gone: somebody deleted it.", "retryable": False}
+LOST = {"end": "error", "message": "Training job a is gone: it was deleted.", "retryable": False}
 ENDS = {"succeeded": SUCCEEDED, "failed": FAILED, "deleted": LOST}
 
 
@@ -23,9 +23,9 @@ def test_right_events(end):
     assert Job("a").complaint() is None
 
 
-@pytest.mark.parametrize(("end", "told"), [(end, told) for end in ENDS for told in ENDS if end != told])
-def test_a_wrong_event(end, told):
-    assert ended(end, (11.5, ENDS[told])).complaint().startswith(f"a has {end}, and was told to be {{")
+@pytest.mark.parametrize(("end", "reported"), [(end, other) for end in ENDS for other in ENDS if end != other])
+def test_a_wrong_event(end, reported):
+    assert ended(end, (11.5, ENDS[reported])).complaint().startswith(f"a has {end}, and was reported to be {{")
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_a_wrong_event(end, told):
     ],
 )
 def test_an_event_that_is_nearly_right(end, payload):
-    assert "was told to be" in ended(end, (11.5, payload)).complaint()
+    assert "was reported to be" in ended(end, (11.5, payload)).complaint()
 
 
 def test_too_many_too_few_and_too_early():
     event = (11.5, SUCCEEDED)
-    assert ended("succeeded").complaint() == "a has succeeded, and 0 events were told"
-    assert ended("succeeded", event, event).complaint() == "a has succeeded, and 2 events were told"
-    assert ended("succeeded", (9.75, SUCCEEDED)).complaint() == "a has succeeded, and was told so 0.250 s too early"
-    assert Job("a", events=[event]).complaint().startswith("a runs, and was told to have ended: {")
+    assert ended("succeeded").complaint() == "a has succeeded, and 0 events were reported"
+    assert ended("succeeded", event, event).complaint() == "a has succeeded, and 2 events were reported"
+    assert ended("succeeded", (9.75, SUCCEEDED)).complaint() == "a has succeeded, and was reported so 0.250 s too early"
+    assert Job("a", events=[event]).complaint().startswith("a runs, and was reported to have ended: {")
 
 
-def test_an_end_whose_answer_was_lost_may_be_told_before_it_is_asked_for_again():
+def test_an_end_whose_answer_was_lost_may_be_reported_before_it_is_asked_for_again():
     job = ended("succeeded", (10.5, SUCCEEDED))
     assert job.complaint() is None
     assert job.latency == 0

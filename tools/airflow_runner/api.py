@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from threading import Lock
 from typing import Any, TypeVar
 
 import httpx
 
 T = TypeVar("T")
 
+#: What the API says where the database was locked, and the seconds before each next attempt.
+_LOCKED = "Database error"
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
 #: Where a DAG run or a task instance stays.
 FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
@@ -56,6 +61,9 @@ class AirflowApi:
     def __init__(self, url: str) -> None:
         self.url = url
         self._client = httpx.Client(base_url=url, timeout=30)
+        # The API server writes its log of actions in its event loop. With SQLite this stops it, and all of Airflow with
+        # it, where another request has the database's lock and waits for the event loop.
+        self._writing = Lock()
 
     def close(self) -> None:
         """Close the connections."""
@@ -63,7 +71,7 @@ class AirflowApi:
 
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
         """
-        Call the API.
+        Call the API; again where SQLite was locked by another writer, and the request has done nothing.
 
         :param method: HTTP method.
         :param path: below ``/api/v2``.
@@ -74,11 +82,16 @@ class AirflowApi:
         if "Authorization" not in self._client.headers:
             token = self._client.get("/auth/token").raise_for_status().json()["access_token"]
             self._client.headers["Authorization"] = f"Bearer {token}"
-        response = self._client.request(method, f"/api/v2{path}", **kwargs)
+        for pause in (*_PAUSES, None):
+            with nullcontext() if method == "GET" else self._writing:
+                response = self._client.request(method, f"/api/v2{path}", **kwargs)
+            if pause is None or response.status_code != 500 or _LOCKED not in response.text:
+                break
+            time.sleep(pause)
         if response.is_error:
             raise AirflowApiError(response.status_code, f"{method} {path}: {response.text[:2000]}")
         is_json = response.headers.get("content-type", "").startswith("application/json")
-        return response.json() if is_json else response.text
+        return response.json() if is_json and response.content else response.text
 
     def _found(self, path: str, **kwargs: Any) -> dict[str, Any] | None:
         try:

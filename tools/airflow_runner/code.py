@@ -8,7 +8,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
-#: What an instance has in memory, or was set up by. DAG files are not: Airflow reads them anew.
+#: What an instance has in memory, or was set up by. DAG files are not: Airflow reads them again.
 LOADED = (
     "pyproject.toml",
     "constraints/*.txt",

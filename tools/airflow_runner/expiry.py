@@ -18,7 +18,7 @@ from tools.airflow_runner import processes
 from tools.airflow_runner.record import Record, read_record
 from tools.airflow_runner.settings import MARKER
 
-#: How the process is told from the instance's others.
+#: How the process is distinguished from the instance's others.
 _MODULE = "tools.airflow_runner.expiry"
 
 

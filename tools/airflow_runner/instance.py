@@ -20,7 +20,7 @@ from tools.airflow_runner.database import copy_template
 from tools.airflow_runner.record import Record, end_recorded
 from tools.airflow_runner.settings import Config, base_config, environment, write_config
 
-#: Component -> its command. Logs are read from the common folder, so nobody needs to serve them.
+#: Component -> its command. Logs are read from the common folder, so no server is needed for them.
 COMPONENTS: Mapping[str, Sequence[str]] = {
     "api-server": ["api-server"],
     "dag-processor": ["dag-processor"],
@@ -41,6 +41,9 @@ class AirflowInstance(AirflowApi):
     :param dags: folders with DAG files.
     :param config: section -> option -> value, over the defaults of :mod:`tools.airflow_runner.settings`.
     :param env: environment variables for all of its processes.
+    :param env_of: component -> environment variables for it alone, and for what it starts. Workers are started by the
+        scheduler.
+    :param path: of its address, such as ``/team/airflow``; empty for none.
 
     As a context manager it starts, and stops at the end.
     """
@@ -51,14 +54,17 @@ class AirflowInstance(AirflowApi):
         dags: Sequence[Path],
         config: Config | None = None,
         env: Mapping[str, str] | None = None,
+        env_of: Mapping[str, Mapping[str, str]] | None = None,
+        path: str = "",
     ) -> None:
         port = _free_port()
-        super().__init__(f"http://127.0.0.1:{port}")
+        super().__init__(f"http://127.0.0.1:{port}{path}")
         self.home = home.absolute()
         self.marker = secrets.token_hex(16)
         self.record = Record(str(self.home), self.marker, self.url, code_digest())
-        self._config = [base_config(self.home, port, [folder.absolute() for folder in dags]), config or {}]
+        self._config = [base_config(self.home, port, [folder.absolute() for folder in dags], path), config or {}]
         self.env = environment(self.home, self.marker, env or {})
+        self._env_of = env_of or {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> AirflowInstance:
@@ -79,12 +85,7 @@ class AirflowInstance(AirflowApi):
         :raises TimeoutError: one is not; all are stopped again.
         :raises RuntimeError: one ended; all are stopped again.
         """
-        end_recorded(self.home)
-        shutil.rmtree(self.home, ignore_errors=True)
-        self.home.mkdir(parents=True)
-        write_config(self.home / "airflow.cfg", *self._config)
-        copy_template(self.home / "airflow.db")
-        self.record.write()
+        self.prepare()
         try:
             for component in COMPONENTS:
                 self._launch(component)
@@ -93,6 +94,15 @@ class AirflowInstance(AirflowApi):
             self.stop()
             raise
         return self
+
+    def prepare(self) -> None:
+        """Make the home with its settings and its database, which is what a command of Airflow's needs."""
+        end_recorded(self.home)
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir(parents=True)
+        write_config(self.home / "airflow.cfg", *self._config)
+        copy_template(self.home / "airflow.db")
+        self.record.write()
 
     def stop(self, grace: float = 10) -> None:
         """
@@ -131,6 +141,24 @@ class AirflowInstance(AirflowApi):
         """
         return (self.home / f"{component}.log").read_text(errors="replace")
 
+    def add(self, name: str, component: str) -> None:
+        """
+        Start one more of a component, as a deployment with several of them has; do not wait for it.
+
+        :param name: what to call it; its output goes to ``<name>.log``.
+        :param component: a key of :data:`COMPONENTS`.
+        """
+        self._launch(name, component)
+
+    def send(self, component: str, signum: signal.Signals) -> None:
+        """
+        Signal a component's whole process group, which goes on.
+
+        :param component: a key of :data:`COMPONENTS`, or a name given to :meth:`add`.
+        :param signum: the signal, such as SIGSTOP.
+        """
+        os.killpg(self._running[component].pid, signum)
+
     def kill(self, component: str, signum: signal.Signals = signal.SIGKILL) -> None:
         """
         Signal a component's whole process group, as the loss of its container would, and wait for its end.
@@ -144,7 +172,7 @@ class AirflowInstance(AirflowApi):
 
     def restart(self, component: str, timeout: float = 60) -> None:
         """
-        Start a component anew, after ending it if it runs, and wait until all are healthy.
+        Start a component, after ending it if it runs, and wait until all are healthy.
 
         :param component: a key of :data:`COMPONENTS`.
         :param timeout: seconds.
@@ -162,11 +190,12 @@ class AirflowInstance(AirflowApi):
         """
         return self._running[component].pid
 
-    def _launch(self, component: str) -> None:
-        with (self.home / f"{component}.log").open("ab") as log:
-            self._running[component] = subprocess.Popen(
+    def _launch(self, name: str, component: str | None = None) -> None:
+        component = component or name
+        with (self.home / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
                 [sys.executable, "-m", "airflow", *COMPONENTS[component]],
-                env=self.env,
+                env={**self.env, **self._env_of.get(component, {})},
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -16,15 +16,16 @@ MARKER = "TRAINER_RUNNER_INSTANCE"
 Config = Mapping[str, Mapping[str, str]]
 
 
-def base_config(home: Path, port: int, dags: Sequence[Path]) -> dict[str, dict[str, str]]:
+def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> dict[str, dict[str, str]]:
     """
     Return the settings that make a small, quick Airflow that only this machine reaches.
 
     :param home: its AIRFLOW_HOME.
     :param port: the API server's port on 127.0.0.1.
     :param dags: the folders with DAG files, each becomes a DAG bundle of its own.
+    :param path: below which the API server answers, such as ``/team/airflow``; empty for none.
     """
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}{path}"
     bundles = [
         {
             "name": f"{folder.parent.name}-{folder.name}",
@@ -42,7 +43,8 @@ def base_config(home: Path, port: int, dags: Sequence[Path]) -> dict[str, dict[s
             "simple_auth_manager_all_admins": "True",
             "execution_api_server_url": f"{url}/execution/",
         },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
+        # SQLite has one writer at a time; on a busy machine the others wait longer than the default 5 s.
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=25"},
         "logging": {"base_log_folder": str(home / "logs")},
         "api": {
             "host": "127.0.0.1",
@@ -56,7 +58,8 @@ def base_config(home: Path, port: int, dags: Sequence[Path]) -> dict[str, dict[s
         "dag_processor": {
             "dag_bundle_config_list": json.dumps(bundles),
             "refresh_interval": "5",
-            "min_file_process_interval": "5",
+            # A file that has changed is parsed at once; others would take half a core at 5 s.
+            "min_file_process_interval": "300",
             "parsing_processes": "1",
         },
         # A trigger that fires within the default 5 s can get its re-queued task marked failed.

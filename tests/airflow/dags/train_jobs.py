@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_trainer_provider import TrainJobOperator, TrainJobSensor
+from airflow_trainer_provider import (
+    DeleteTrainJobOperator,
+    SuspendTrainJobOperator,
+    TrainJobOperator,
+    TrainJobSensor,
+)
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "job.py"
 
@@ -19,6 +26,7 @@ JOB = {
     "command": ["python", str(SCRIPT)],
     "args": ["{{ params.mode }}", "{{ params.folder }}"],
     "run_policy": {"grace_period_seconds": 3},
+    "metrics": {"step": r"^line (\d+) of rank"},
 }
 #: Airflow takes a sensor that it queues again too soon for one that its executor has lost.
 POKE = 5
@@ -33,6 +41,26 @@ for how in ("waiting", "deferred"):
 with DAG("train_wrong", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", retries=3, **JOB | {"framework": "pytroch"})
 
+HOLD = JOB | {"num_workers": None, "num_nodes": 1, "args": ["hold", "{{ params.folder }}"]}
+RETRIED: dict[str, Any] = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+with DAG("train_out_of_memory", schedule=None, params=PARAMS):
+    for how in ("waiting", "deferred"):
+        memory = {"memory": "{{ 100 if ti.try_number == 1 else 400 }}Mi"}
+        TrainJobOperator(task_id=how, deferrable=how == "deferred", resources_per_node=memory, **HOLD, **RETRIED)
+    fixed = HOLD | {"resources_per_node": {"memory": "100Mi"}, "deferrable": False}
+    TrainJobOperator(task_id="fixed", **fixed, **RETRIED)
+    if find_spec("airflow.sdk.definitions.retry_policy"):
+        from airflow.sdk import ExceptionRetryPolicy, RetryRule
+
+        from airflow_trainer_provider.operators.failures.retry_policy import TrainJobRetryPolicy
+
+        again = ExceptionRetryPolicy([RetryRule("airflow_trainer_provider.operators.failures.exceptions.OutOfMemory")])
+        TrainJobOperator(task_id="ruled", retry_policy=again, **fixed, **RETRIED)
+        policy = TrainJobRetryPolicy(infrastructure_delay=timedelta(seconds=1))
+        TrainJobOperator(task_id="shipped", retry_policy=policy, **fixed, **RETRIED)
+        patient = RETRIED | {"retry_delay": timedelta(hours=1)}
+        TrainJobOperator(task_id="lost", retry_policy=policy, deferrable=False, **JOB, **patient)
+
 with DAG("train_once", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=False, **JOB)
 
@@ -42,6 +70,9 @@ with DAG("train_run_limited", schedule=None, params=PARAMS, dagrun_timeout=timed
 with DAG("train_limited", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=True, execution_timeout=timedelta(seconds=8), **JOB)
 
+with DAG("train_too_long", schedule=None, params=PARAMS) as train_too_long:
+    TrainJobOperator(task_id="train", deferrable=False, execution_timeout=timedelta(seconds=8), **JOB)
+
 with DAG("train_handed_over", schedule=None, params=PARAMS):
     train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
     TrainJobSensor(task_id="poking", job=train.output, poke_interval=1, deferrable=False)
@@ -49,6 +80,13 @@ with DAG("train_handed_over", schedule=None, params=PARAMS):
     TrainJobSensor(
         task_id="deferred", job='{{ ti.xcom_pull("train", key="job") | tojson }}', deferrable=True
     ).set_upstream(train)
+
+with DAG("train_managed", schedule=None, params=PARAMS):
+    train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
+    TrainJobSensor(task_id="failing", job=train.output, deferrable=True)
+    TrainJobSensor(task_id="soft", job=train.output, deferrable=True, soft_fail=True)
+    suspend = SuspendTrainJobOperator(task_id="suspend", job=train.output, retries=3)
+    suspend >> DeleteTrainJobOperator(task_id="delete", job=train.output, trigger_rule="all_done")
 
 with DAG("train_mapped", schedule=None, params=PARAMS):
     TrainJobOperator.partial(task_id="train", **{key: value for key, value in JOB.items() if key != "args"}).expand(

@@ -1,8 +1,10 @@
-"""A job that tells what became of it: `job.py MODE FOLDER`, run by each replica.
+"""A job that records what became of it: `job.py MODE FOLDER`, run by each replica.
 
-train: note that a training began, print lines until FOLDER/go is there, write the result.
+train: note that a training began, print lines and progress until FOLDER/go is there, write the result.
 raise: rank 1 raises, the others would go on for long.
+hopeless: rank 1 fails as it would in each try, the others would go on for long.
 stubborn: note, then ignore every request to end.
+hold: hold 200 MiB for two seconds, in which a lower limit is noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "120"))
 
 
 def train(folder: Path, rank: int) -> None:
@@ -25,22 +27,36 @@ def train(folder: Path, rank: int) -> None:
     line = 0
     while not (folder / "go").exists() and time.monotonic() < end:
         print(f"line {line} of rank {rank}")
+        if line % 10 == 0:
+            report = {"total_steps": 100_000, "metrics": {"loss": 1 / (line + 1)}}
+            print(json.dumps({"trainer_progress": report}), flush=True)
         line += 1
         time.sleep(0.1)
     print(f"{line} lines of rank {rank}")
     if rank == 0:
         uids = (folder / "trainings").read_text().split()
         Path(os.environ["TRAINER_RESULT_PATH"]).write_text(
-            json.dumps({"trainings": len(uids), "metrics": {"loss": 0.5}})
+            json.dumps(
+                {
+                    "trainings": len(uids),
+                    "metrics": {"loss": 0.5},
+                    "mlflow_run_url": os.environ.get("MLFLOW_RUN_URL"),
+                }
+            )
         )
 
 
 def main(mode: str, folder: Path) -> None:
     rank = int(os.environ["RANK"])
-    if mode == "raise":
+    if mode in ("raise", "hopeless"):
         if rank == 1:
-            raise ValueError("rank 1 has had enough")
+            raise ValueError("rank 1 has had enough") if mode == "raise" else ImportError("no module named so")
         time.sleep(PATIENCE_SECONDS)
+    if mode == "hold":
+        block = bytearray(200 << 20)
+        time.sleep(2)
+        print(f"held {len(block) >> 20} MiB", flush=True)
+        return
     if mode == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     train(folder, rank)

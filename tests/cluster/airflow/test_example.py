@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 DAG_ID = "example_kubernetes"
@@ -11,7 +13,11 @@ IMAGE = "trainer.test/worker:test"
 @pytest.mark.parametrize(
     ("asked", "taken"), [("auto", "trainer"), ("training-operator", "training-operator"), ("native", "native")]
 )
-def test_the_example_trains(cluster, on_cluster, asked, taken):
+def test_the_example_trains(on_cluster, side_by_side, asked, taken):
+    side_by_side(partial(train, on_cluster))
+
+
+def train(on_cluster, asked, taken):
     airflow = on_cluster.airflow
     run = on_cluster.run(DAG_ID, asked, image=IMAGE)
 

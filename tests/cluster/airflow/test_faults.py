@@ -5,57 +5,34 @@ After each: one training, the right outcome, and nothing left in the cluster.
 
 from __future__ import annotations
 
+import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
-from airflow_trainer_provider.kinds.labels import JOB
-from airflow_trainer_provider.kinds.registry import BACKENDS
 from tests.airflow.jobs import line_numbers
 from tests.airflow.test_train_jobs_faults import worker_processes
+from tests.cluster.airflow.jobs import handle_of, wait_until_alone, wait_until_gone
 from tools.airflow_runner.api import wait_until
 
-#: Seconds: pods take their time to go.
-_GONE = 90
-
-
-@pytest.fixture(params=["trainer", "training-operator", "native"])
-def backend(request, cluster):
-    return request.param
-
-
-@pytest.fixture
-def airflow(on_cluster):
-    return on_cluster.airflow
+KUBEFLOW = ("trainer", "training-operator", "native")
+#: Seconds in which a job trains, whatever else this machine does.
+_STARTED_WITHIN = 120
+on_each_backend = pytest.mark.parametrize("backend", KUBEFLOW)
 
 
 def start(on_cluster, folder, backend, how, mode="train"):
-    """A run whose job trains, and whose task has told its job and waits."""
+    """A run whose job trains, and whose task has recorded its job and waits."""
     dag_id = f"watched_{how}"
     run = on_cluster.run(dag_id, backend, folder=str(folder), mode=mode)
-    folder.wait_for_training()
-    wait_until(lambda: on_cluster.airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")
+    folder.wait_for_training(seconds=_STARTED_WITHIN)
+    handle_of(on_cluster, dag_id, run)
     if how == "deferred":
         on_cluster.airflow.wait_for_task(dag_id, run, "train", "deferred")
     return dag_id, run
-
-
-def wait_until_gone(on_cluster):
-    """Nothing of any job is left: neither its pods nor what stood for it."""
-    kubectl, namespace = on_cluster.access.kubectl, on_cluster.namespace
-    kinds = ["pods", *_served(on_cluster)]
-    wait_until(
-        lambda: not any(kubectl.list(kind, namespace, JOB) for kind in kinds) or None,
-        _GONE,
-        lambda: str([each["metadata"]["name"] for kind in kinds for each in kubectl.list(kind, namespace, JOB)]),
-    )
-
-
-def _served(on_cluster):
-    served = on_cluster.access.kubectl("api-resources", "--output=name").split()
-    resources = {kind.resource for kinds in BACKENDS.values() for kind in kinds}
-    names = {f"{each.plural}.{each.api_version.rpartition('/')[0]}".rstrip(".") for each in resources}
-    return sorted(names & set(served))
 
 
 def assert_trained_once(airflow, dag_id, run, folder):
@@ -63,79 +40,140 @@ def assert_trained_once(airflow, dag_id, run, folder):
     assert len(folder.trainings()) == 1
 
 
-def test_the_next_try_adopts_the_job_of_a_killed_worker(on_cluster, airflow, backend, folder):
-    dag_id, run = start(on_cluster, folder, backend, "waiting")
+def test_a_job_that_runs_out_of_memory_has_more_within_the_same_try(on_cluster):
+    airflow = on_cluster.airflow
+    runs = {dag_id: on_cluster.run(dag_id, "native") for dag_id in ("grown_waiting", "grown_deferred")}
 
-    task, worker = worker_processes(airflow, dag_id, run)
-    worker.kill()
-    task.kill()
-
-    airflow.wait_for_task(dag_id, run, "train", "running", try_number=2)
-
-    def log() -> str:
-        return airflow.task_log(dag_id, run, "train", 2)
-
-    wait_until(lambda: "Adopted training job" in log() or None, 60, log)
-    folder.go()
-    airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
-    assert_trained_once(airflow, dag_id, run, folder)
-    text = airflow.task_log(dag_id, run, "train", 2)
-    assert line_numbers(text, "worker-0", 1) == list(range(folder.lines_of(text, "worker-0")))
+    for dag_id, run in runs.items():
+        task = airflow.wait_for_task(dag_id, run, "train", timeout=240)
+        log = airflow.task_log(dag_id, run, "train")
+        assert (task["state"], task["try_number"]) == ("success", 1), log
+        assert "It starts again with resources_per_node.memory 150Mi instead of 100Mi" in log
+        assert "120 MiB held" in log
+        (more,) = airflow.xcom(dag_id, run, "train")["more_memory"]
+        assert (more["replica"], more["before"], more["after"]) == ("worker-0", "100Mi", "150Mi")
+        assert airflow.xcom(dag_id, run, "train", "request")["requested"]["memory_bytes"] == 150 << 20
     wait_until_gone(on_cluster)
+
+
+@on_each_backend
+def test_the_next_try_adopts_the_job_of_a_killed_worker(on_cluster, new_folder, side_by_side, backend):
+    side_by_side(partial(kill_the_worker, on_cluster, new_folder))
+
+
+def kill_the_worker(on_cluster, new_folder, backend):
+    airflow = on_cluster.airflow
+    with new_folder() as folder:
+        dag_id, run = start(on_cluster, folder, backend, "waiting")
+
+        task, worker = worker_processes(airflow, dag_id, run)
+        worker.kill()
+        task.kill()
+
+        airflow.wait_for_task(dag_id, run, "train", "running", try_number=2, timeout=180)
+
+        def log() -> str:
+            return airflow.task_log(dag_id, run, "train", 2)
+
+        wait_until(lambda: "Adopted training job" in log() or None, 60, log)
+        folder.go()
+        airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
+        assert_trained_once(airflow, dag_id, run, folder)
+        text = airflow.task_log(dag_id, run, "train", 2)
+        assert line_numbers(text, "worker-0", 1) == list(range(folder.lines_of(text, "worker-0")))
+        wait_until_gone(on_cluster, handle_of(on_cluster, dag_id, run))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_deferred_job_outlives_its_triggerer(on_cluster, airflow, backend, folder, number):
-    dag_id, run = start(on_cluster, folder, backend, "deferred")
-    wait_until(lambda: "line 5 of rank 1" in airflow.task_log(dag_id, run, "train") or None, 60, lambda: "no lines")
+def test_deferred_jobs_outlive_their_triggerer(on_cluster, cluster, new_folder, subtests, number):
+    airflow = on_cluster.airflow
+    with ExitStack() as folders:
+        started = [(backend, folders.enter_context(new_folder())) for backend in KUBEFLOW]
+        with ThreadPoolExecutor() as pool:
+            runs = list(pool.map(lambda each: start(on_cluster, each[1], each[0], "deferred"), started))
+        for dag_id, run in runs:
+            wait_until(partial(line_5_is_logged, airflow, dag_id, run), 60, lambda: "no lines")
 
-    airflow.kill("triggerer", number)
-    airflow.restart("triggerer")
+        airflow.kill("triggerer", number)
+        airflow.restart("triggerer")
 
-    def goes_on() -> bool | None:
-        told = airflow.task_log(dag_id, run, "train").rpartition(" starting")[2]
-        return ("of rank 0" in told and "of rank 1" in told) or None
-
-    # The Training Operator deletes workers that still run when the master has ended, and their last lines with them.
-    wait_until(goes_on, 60, lambda: airflow.task_log(dag_id, run, "train"))
-    folder.go()
-
-    assert airflow.wait_for_run(dag_id, run) == "success"
-    assert_trained_once(airflow, dag_id, run, folder)
-    text = airflow.task_log(dag_id, run, "train")
-    numbers = line_numbers(text, "worker-0", 1)
-    # None is lost. Those since the place was last written down may be told again.
-    assert sorted(set(numbers)) == list(range(folder.lines_of(text, "worker-0")))
+        for (backend, folder), (dag_id, run) in zip(started, runs, strict=True):
+            with subtests.test(backend=backend):
+                # The Training Operator deletes workers that still run when the master has ended, and their last lines
+                # with them.
+                wait_until(partial(goes_on, airflow, dag_id, run), 60, partial(airflow.task_log, dag_id, run, "train"))
+                folder.go()
+        for (backend, folder), (dag_id, run) in zip(started, runs, strict=True):
+            with subtests.test(backend=backend):
+                assert airflow.wait_for_run(dag_id, run) == "success"
+                assert_trained_once(airflow, dag_id, run, folder)
+                text = airflow.task_log(dag_id, run, "train")
+                numbers = line_numbers(text, "worker-0", 1)
+                # None is lost. Those since the cursor was last saved may be emitted again.
+                assert sorted(set(numbers)) == list(range(folder.lines_of(text, "worker-0")))
     wait_until_gone(on_cluster)
 
 
+def line_5_is_logged(airflow, dag_id, run):
+    return "line 5 of rank 1" in airflow.task_log(dag_id, run, "train") or None
+
+
+def goes_on(airflow, dag_id, run):
+    """Whether both ranks' lines are logged again since the triggerer's restart."""
+    _, *starts = re.split(r"\(ID \d+\) starting", airflow.task_log(dag_id, run, "train"))
+    return (len(starts) > 1 and "of rank 0" in starts[-1] and "of rank 1" in starts[-1]) or None
+
+
+@on_each_backend
 @pytest.mark.parametrize("how", ["waiting", "deferred"])
-def test_marking_the_task_failed_ends_the_job(on_cluster, airflow, backend, folder, how):
-    dag_id, run = start(on_cluster, folder, backend, how, mode="stubborn")
-
-    airflow.set_task_state(dag_id, run, "train", "failed")
-
-    wait_until_gone(on_cluster)
+def test_marking_the_task_failed_ends_the_job(on_cluster, new_folder, side_by_side, backend, how):
+    side_by_side(partial(mark_failed, on_cluster, new_folder))
 
 
-def test_clearing_a_deferred_task_leaves_one_job(on_cluster, airflow, backend, folder):
-    dag_id, run = start(on_cluster, folder, backend, "deferred")
+def mark_failed(on_cluster, new_folder, backend, how):
+    with new_folder() as folder:
+        dag_id, run = start(on_cluster, folder, backend, how, mode="stubborn")
+        job = handle_of(on_cluster, dag_id, run)
 
-    airflow.clear(dag_id, run, "train")
-    airflow.wait_for_task(dag_id, run, "train", frozenset({"running", "deferred"}), try_number=2)
-    folder.go()
+        on_cluster.airflow.set_task_state(dag_id, run, "train", "failed")
 
-    airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
-    # Ended and started anew, or adopted: which of the two comes first is up to Airflow.
-    assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == len(folder.trainings()) <= 2
-    wait_until_gone(on_cluster)
+        wait_until_gone(on_cluster, job)
 
 
-def test_two_runs_at_once_have_a_job_each(on_cluster, airflow, backend, folder):
-    runs = [on_cluster.run("watched_waiting", backend, folder=str(folder)) for _ in range(2)]
-    folder.wait_for_training(2)
-    folder.go()
+@on_each_backend
+def test_clearing_a_deferred_task_leaves_one_job(on_cluster, new_folder, side_by_side, backend):
+    side_by_side(partial(clear, on_cluster, new_folder))
 
-    assert [airflow.wait_for_run("watched_waiting", run) for run in runs] == ["success", "success"]
-    assert len(set(folder.trainings())) == 2
-    wait_until_gone(on_cluster)
+
+def clear(on_cluster, new_folder, backend):
+    airflow = on_cluster.airflow
+    with new_folder() as folder:
+        dag_id, run = start(on_cluster, folder, backend, "deferred")
+
+        airflow.clear(dag_id, run, "train")
+        airflow.wait_for_task(dag_id, run, "train", "deferred", try_number=2)
+        handle = handle_of(on_cluster, dag_id, run)
+        wait_until_alone(on_cluster, handle)
+        folder.go()
+
+        airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
+        # Ended and started again, or adopted: which of the two comes first is up to Airflow.
+        assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == len(folder.trainings()) <= 2
+        wait_until_gone(on_cluster, handle)
+
+
+@on_each_backend
+def test_two_runs_at_once_have_a_job_each(on_cluster, new_folder, side_by_side, backend):
+    side_by_side(partial(run_twice, on_cluster, new_folder))
+
+
+def run_twice(on_cluster, new_folder, backend):
+    with new_folder() as folder:
+        runs = [on_cluster.run("watched_waiting", backend, folder=str(folder)) for _ in range(2)]
+        folder.wait_for_training(2, seconds=_STARTED_WITHIN)
+        folder.go()
+
+        assert [on_cluster.airflow.wait_for_run("watched_waiting", run) for run in runs] == ["success", "success"]
+        assert len(set(folder.trainings())) == 2
+        for run in runs:
+            wait_until_gone(on_cluster, handle_of(on_cluster, "watched_waiting", run))

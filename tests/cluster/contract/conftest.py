@@ -13,16 +13,18 @@ from typing import Any
 
 import pytest
 
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.cluster import Cluster
-from airflow_trainer_provider.cluster.connection import ClusterConnection
-from airflow_trainer_provider.cluster.objects import location_of
-from airflow_trainer_provider.frameworks.layout import Job, lay_out
-from airflow_trainer_provider.job.diagnosis import Diagnosis
+from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
+from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis
 from airflow_trainer_provider.job.handle import JobHandle
-from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.spec import parse_spec
+from tests.cluster import verdicts
 from tests.cluster.access import Access
+from tests.cluster.jobs import resource_name
 from tests.cluster.verdicts import VERDICTS_VARIABLE
 from tests.contract.conftest import PRELUDE, Contract
 
@@ -39,18 +41,30 @@ class ClusterCase:
     namespace: str
     leader = "worker-0"
     patience = 90
-    notices_within = 15
+    # Most looks are a process of kubectl.
+    pause = 0.2
+    notices_within = 30
     measures_memory = False
+    asks_to_end = True
+
+    @property
+    def speakers(self) -> list[str]:
+        """The replicas that run the snippet, of the smallest job that has several where the backend can."""
+        return ["worker-0", "worker-1"]
 
     @property
     def restarts_all(self) -> bool:
         return self.backend.name == "trainer"
 
     @property
-    def counts_restarts(self) -> bool:
-        return self.backend.name != "training-operator"
+    def restarts_by_exit_code(self) -> bool:
+        return self.backend.name in ("trainer", "native")
 
-    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> Job:
+    @property
+    def adds_restarts_up(self) -> bool:
+        return self.backend.name == "training-operator"
+
+    def job(self, snippet: str, nodes: int = 2, **fields: Any) -> JobPlan:
         script = PRELUDE + textwrap.dedent(snippet)
         variable = fields.pop("variable", None)
         env = [{"name": variable.pop("name"), "valueFrom": variable}] if variable else []
@@ -64,16 +78,25 @@ class ClusterCase:
             "run_policy": policy,
             "pod_template": {
                 "spec": {
+                    **fields.pop("pod_spec", {}),
                     # Not the first process of its container, which signals reach only where it handles them.
                     "shareProcessNamespace": True,
-                    "volumes": [{"name": "shared", "hostPath": {"path": str(self.shared)}}],
+                    "volumes": [
+                        {"name": "shared", "hostPath": {"path": str(self.shared)}},
+                        *fields.pop("pod_volumes", ()),
+                    ],
                     "containers": [
-                        {"name": "train", "volumeMounts": [{"name": "shared", "mountPath": _FOLDER}], "env": env}
+                        {
+                            **fields.pop("container", {}),
+                            "name": "train",
+                            "volumeMounts": [{"name": "shared", "mountPath": _FOLDER}, *fields.pop("mounts", ())],
+                            "env": env,
+                        }
                     ],
                 }
             },
         }
-        job = lay_out(parse_spec(self._laid_out(values | fields)))
+        job = plan_job(parse_spec(self._laid_out(values | fields)))
         self.backend.check(job)
         return job
 
@@ -86,22 +109,27 @@ class ClusterCase:
     def pods(self, handle: JobHandle) -> list[str]:
         return [pod["metadata"]["name"] for pod in self._pods(handle)]
 
+    def interrupt(self, handle: JobHandle) -> None:
+        self.access.kubectl.evict(self.pods(handle)[0], self.namespace, grace=None)
+
+    def main(self, handle: JobHandle) -> dict[str, Any] | None:
+        return self.access.kubectl.get(resource_name(handle), handle.name, self.namespace)
+
+    def limits(self, handle: JobHandle) -> list[dict[str, str]]:
+        """The limits of each pod's training."""
+        return [pod["spec"]["containers"][0]["resources"].get("limits", {}) for pod in self._pods(handle)]
+
     def delete(self, handle: JobHandle) -> None:
-        self.access.kubectl("delete", self._resource(handle), handle.name, f"--namespace={self.namespace}")
+        self.access.kubectl("delete", resource_name(handle), handle.name, f"--namespace={self.namespace}")
 
     def patch(self, handle: JobHandle, patch: dict[str, Any]) -> None:
         where = f"--namespace={self.namespace}"
         self.access.kubectl(
-            "patch", self._resource(handle), handle.name, where, "--type=merge", f"--patch={json.dumps(patch)}"
+            "patch", resource_name(handle), handle.name, where, "--type=merge", f"--patch={json.dumps(patch)}"
         )
 
-    def _resource(self, handle: JobHandle) -> str:
-        resource = KINDS[location_of(handle)[0]].resource
-        group, _, version = resource.api_version.rpartition("/")
-        return f"{resource.plural}.{version}.{group}" if group else resource.plural
-
     def _pods(self, handle: JobHandle) -> list[dict[str, Any]]:
-        label = KINDS[location_of(handle)[0]].pod_label
+        label = ClusterLocation.of(handle).kind.pod_label
         return self.access.kubectl.list("pods", self.namespace, f"{label}={handle.name}")
 
 
@@ -110,6 +138,10 @@ class MpiCase(ClusterCase):
     """The launcher alone runs the snippet; what mpirun starts on the workers is the business of other tests."""
 
     leader = "launcher-0"
+
+    @property
+    def speakers(self) -> list[str]:
+        return [self.leader]
 
     def _laid_out(self, values: dict[str, Any]) -> dict[str, Any]:
         if values["num_nodes"] != 1:
@@ -154,19 +186,21 @@ def contract(backend_case: ClusterCase) -> Contract:
 
 @pytest.fixture
 def record_verdict() -> Callable[[str, str, Diagnosis], None]:
-    """Function (failure, backend, diagnosis) that keeps the verdict for the table in the docs."""
+    """Function (failure, backend, diagnosis) that keeps a verdict for the docs' table, or compares it."""
 
     def record(failure: str, backend: str, diagnosis: Diagnosis) -> None:
+        row = {
+            "failure": failure,
+            "backend": backend,
+            "message": diagnosis.message,
+            "retry": diagnosis.retry_can_help,
+            "way_out": diagnosis.way_out or "",
+        }
         path = os.environ.get(VERDICTS_VARIABLE)
         if path:
-            row = {
-                "failure": failure,
-                "backend": backend,
-                "message": diagnosis.message,
-                "retry": diagnosis.retry_can_help,
-                "way_out": diagnosis.way_out or "",
-            }
             with Path(path).open("a") as file:
                 file.write(json.dumps(row) + "\n")
+        else:
+            assert verdicts.difference(row, verdicts.PAGE.read_text()) is None
 
     return record

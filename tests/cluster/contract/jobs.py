@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 from airflow_trainer_provider.frameworks import get_framework
-from airflow_trainer_provider.frameworks.layout import Job
-from airflow_trainer_provider.job.diagnosis import Diagnosis, diagnose
-from airflow_trainer_provider.job.follow import follow
+from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.access import Access
+from tests.cluster.network import NODE_NAME
 from tests.contract.conftest import Contract
+
+#: A PriorityClass above the default.
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "trainer-test-high"},
+    "value": 1_000_000,
+}
+
+
+def offer(cluster: Access, name: str, count: int) -> None:
+    """Let the node say that it has so many devices. They stay: other tests may use them meanwhile."""
+    # The kubelet would derive the second from the first, some seconds later.
+    amounts = {side: {name: str(count)} for side in ("capacity", "allocatable")}
+    patch = json.dumps({"status": amounts})
+    cluster.kubectl("patch", "node", NODE_NAME, "--subresource=status", "--type=merge", f"--patch={patch}")
 
 
 async def running(contract: Contract, handle: JobHandle) -> None:
-    """Wait until somebody who follows the job has seen it run, and its script has begun."""
+    """Wait until a follower of the job has seen it run, and its script has begun."""
     await contract.until((contract.case.shared / "began").exists)
     await contract.until(lambda: f"Training job {handle.name}: running." in contract.lines)
 
 
 async def verdict(
     contract: Contract,
-    job: Job,
+    job: JobPlan,
     then: Callable[[JobHandle], Awaitable[None]] | None = None,
     startup_timeout: float | None = None,
 ) -> Diagnosis:
@@ -31,15 +49,7 @@ async def verdict(
     :param then: what happens to the job meanwhile.
     """
     handle = await contract.submit(job)
-    waiting = follow(
-        contract.backend,
-        handle,
-        emit=contract.lines.append,
-        reader="verdict",
-        deadline=None,
-        startup_timeout=startup_timeout,
-    )
-    following = asyncio.ensure_future(asyncio.wait_for(waiting, contract.case.patience))
+    following = asyncio.ensure_future(contract.end(handle, startup_timeout=startup_timeout))
     if then:
         await then(handle)
     status = await following

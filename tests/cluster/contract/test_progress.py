@@ -1,4 +1,4 @@
-"""What a training tells of itself while it runs is in the log, and its metrics are in XCom."""
+"""What a training reports while it runs is in the log, and its metrics are in XCom."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from airflow_trainer_provider.job.result import summarize
 from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.paths import HERE
+from tests.contract.test_progress import *  # noqa: F403
 
 
 async def test_progress_and_metrics(contract):

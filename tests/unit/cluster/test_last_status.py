@@ -1,54 +1,135 @@
-"""The last status of a job, whose pods go while they are looked at."""
+"""The last status of a job, and its result: its pods may still run at its end, or go while they are looked at."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import asyncio
 
-from airflow_trainer_provider.cluster import backend as backend_module
+import pytest
+
 from airflow_trainer_provider.cluster.backend import ClusterBackend
-from airflow_trainer_provider.cluster.objects import handle_of
-from airflow_trainer_provider.cluster.view import View
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import PODS
+from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.registry import KINDS
-from tests.unit.cluster.fake_cluster import NAMESPACE, FakeCluster, add_job, add_pod, ours
+from tests.fakes.jobs import add_job, add_pod, ours, with_condition
+from tests.fakes.kubernetes import NAMESPACE
+from tests.unit.cluster.api_server import until
 
 KIND = KINDS["jaxjob"]
-SUCCEEDED = {"conditions": [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-11-21T07:01:00Z"}]}
 
 
-class _Live:
-    """What the watches had seen of a job whose pod was deleted a moment ago."""
-
-    is_gone = False
-
-    def __init__(self, *seen):
-        self.seen = seen
-
-    def view(self):
-        main, *pods = self.seen
-        return View(KIND, main, pods)
-
-    def close(self):
-        pass
+def has_ended(api, phase):
+    api.update(KIND.resource, "j", {"status": with_condition(phase)})
 
 
-async def test_a_pod_that_went_before_it_was_read_again_tells_how_it_ended(monkeypatch):
-    cluster = FakeCluster()
-    main = add_job(cluster, "jaxjob", "j", metadata=ours("j"), status=SUCCEEDED)
-    pod = add_pod(cluster, "j", phase="Succeeded")
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": "2026-11-21T07:00:59Z"}}
-    pod["status"]["containerStatuses"][0]["state"] = state
-    await cluster.delete(PODS, NAMESPACE, pod["metadata"]["name"])
+def end_of(phase, code=0, **terminated):
+    state = {"terminated": {"exitCode": code, "finishedAt": "2026-11-21T07:00:59Z", **terminated}}
+    return {"phase": phase, "containerStatuses": [{"name": "jax", "restartCount": 0, "state": state}]}
 
-    async def live_view(*_, **__):
-        return _Live(main, pod)
 
-    monkeypatch.setattr(backend_module, "live_view", live_view)
+async def backend_of(api):
+    return ClusterBackend("training-operator", await api.cluster(), NAMESPACE)
 
-    handle = handle_of("training-operator", KIND, main, "fake")
-    async with aclosing(ClusterBackend("training-operator", cluster, NAMESPACE).watch(handle)) as statuses:
-        (last,) = [status async for status in statuses]
 
+class Watching:
+    """Watches the job in the background."""
+
+    def __init__(self, api, main):
+        self.api, self.statuses = api, []
+        self.handle = JobObject(KIND, main).handle("kube")
+
+    async def __aenter__(self):
+        self.backend = await backend_of(self.api)
+        self.task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def _watch(self):
+        async for status in self.backend.watch(self.handle):
+            self.statuses.append(status)
+
+
+async def test_the_survivors_of_an_ended_job_are_waited_for(api):
+    main = add_job(api, "jaxjob", "j", metadata=ours("j"))
+    add_pod(api, "j")
+    async with Watching(api, main) as watching:
+        await until(lambda: watching.statuses)
+        has_ended(api, "Failed")
+        await asyncio.sleep(0.3)
+        assert [status.phase for status in watching.statuses] == [JobPhase.RUNNING]
+        api.update(PODS, "j-worker-0", {"status": end_of("Failed", 7, reason="Error")})
+        await asyncio.wait_for(watching.task, 5)
+
+    last = watching.statuses[-1]
+    assert (last.phase, last.first_failed, last.replicas[0].exit_code) == (JobPhase.FAILED, "worker-0", 7)
+
+
+async def test_a_pod_that_goes_before_it_is_read_again_shows_how_it_ended(api):
+    main = add_job(api, "jaxjob", "j", metadata=ours("j"))
+    add_pod(api, "j")
+    async with Watching(api, main) as watching:
+        await until(lambda: watching.statuses)
+        api.update(PODS, "j-worker-0", {"status": end_of("Succeeded", reason="Completed")})
+        await asyncio.sleep(0.1)
+        api.before("GET", "/pods$", lambda: api.end_pod("j-worker-0"))
+        has_ended(api, "Succeeded")
+        await asyncio.wait_for(watching.task, 5)
+
+    last = watching.statuses[-1]
+    assert api.names("pods") == []
     assert last.phase is JobPhase.SUCCEEDED
     assert [(each.name, each.reason) for each in last.replicas] == [("worker-0", "Completed")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "result"),
+    [
+        (ours("j"), end_of("Succeeded", message='{"loss": 1}'), b'{"loss": 1}'),
+        (ours("j"), end_of("Succeeded", message="bye"), b"bye"),
+        (ours("j"), end_of("Failed", 1, message='{"loss": 1}'), None),
+        ({}, end_of("Succeeded", message='{"loss": 1}'), b'{"loss": 1}'),
+        ({}, end_of("Succeeded", message="bye"), None),
+    ],
+    ids=[
+        "ours",
+        "ours, no JSON",
+        "a container that failed",
+        "created outside Airflow",
+        "created outside Airflow, no JSON",
+    ],
+)
+async def test_the_result_is_what_a_container_that_succeeded_has_left(api, metadata, status, result):
+    main = add_job(api, "jaxjob", "j", metadata=metadata)
+    add_pod(api, "j", phase=status["phase"], state=status["containerStatuses"][0]["state"])
+
+    assert await (await backend_of(api)).result(JobObject(KIND, main).handle("kube")) == result
+
+
+async def test_a_sidecar_leaves_no_result(api):
+    main = add_job(api, "jaxjob", "j", metadata=ours("j"))
+    add_pod(api, "j")
+    own, sidecar = end_of("Failed", 1), end_of("Failed", message='{"loss": 1}')
+    statuses = [*({**each, "name": "exporter"} for each in sidecar["containerStatuses"]), *own["containerStatuses"]]
+    api.update(PODS, "j-worker-0", {"status": {"phase": "Failed", "containerStatuses": statuses}})
+
+    assert await (await backend_of(api)).result(JobObject(KIND, main).handle("kube")) is None
+
+
+@pytest.mark.parametrize("marked", [True, False])
+async def test_a_job_that_goes_is_lost_unless_it_was_cancelled(api, marked):
+    given = {labels.CANCELLED: "the task is failed"} if marked else {}
+    main = add_job(api, "jaxjob", "j", metadata=ours("j", **given))
+    async with Watching(api, main) as watching:
+        await until(lambda: watching.statuses)
+        api.remove(KIND.resource, "j")
+        if marked:
+            await asyncio.wait_for(watching.task, 5)
+            assert watching.statuses[-1].phase is JobPhase.CANCELLED
+        else:
+            with pytest.raises(JobLost):
+                await asyncio.wait_for(watching.task, 5)

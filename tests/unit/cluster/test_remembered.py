@@ -55,7 +55,7 @@ async def test_who_gives_up_takes_nothing_from_the_others():
     assert ask.times == 1
 
 
-async def test_after_its_end_it_asks_anew():
+async def test_after_its_end_it_asks_again():
     ask, remembered = _Asked("yes", "again"), Remembered(60)
     waiting = asyncio.create_task(remembered.get("a", ask))
     await asyncio.sleep(0)

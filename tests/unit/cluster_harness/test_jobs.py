@@ -17,6 +17,6 @@ def test_condition_that_does_not_hold_means_nothing():
     assert conditions(job) == {"Succeeded": "PyTorchJobSucceeded"}
 
 
-def test_job_that_nobody_has_looked_at_has_none():
+def test_a_job_without_a_status_has_none():
     assert conditions({}) == {}
     assert conditions({"status": {"conditions": None}}) == {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster import build, pins
+from tests.cluster import build, coscheduler, pins
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def kubernetes():
 def test_every_version_is_exact():
     loaded = pins.load()
     for module in loaded.modules.values():
-        assert re.fullmatch(r"v\d+\.\d+\.\d+", module.version), module
-    for wheel in loaded.worker.wheels:
+        assert re.fullmatch(r"v\d+\.\d+\.\d+(-devel|\+incompatible)?", module.version), module
+    for wheel in (*loaded.worker.wheels, *loaded.tensorboard):
         assert re.fullmatch(r"[\w.-]+==[\w.]+", wheel), wheel
 
 
@@ -58,6 +58,27 @@ def test_go_mod_replaces_staging_modules(kubernetes):
     assert f"replace k8s.io/api => k8s.io/api {kubernetes.staging}" in lines
 
 
-def test_only_kubernetes_is_told_its_version(kubernetes):
+def test_the_second_scheduler_selects_no_other_versions_than_kubernetes(kubernetes, tmp_path):
+    modules = pins.load().modules
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "go.mod").write_text("require k8s.io/api v0.99.0\n")
+    source.chmod(0o555)
+    work = tmp_path / "work"
+    work.mkdir()
+    copies = {name: (modules[name].path, source) for name in coscheduler.COPIED}
+    required = [modules[name] for name in coscheduler.REQUIRED]
+
+    package = coscheduler.prepare(work, build.go_mod(kubernetes, "1.26.0", ["k8s.io/api"]), copies, required)
+
+    text = (work / "go.mod").read_text()
+    assert f"require k8s.io/kubernetes {kubernetes.version}\n" in text
+    assert f"require github.com/patrickmn/go-cache {modules['go-cache'].version}\n" in text
+    assert "replace sigs.k8s.io/scheduler-plugins => ./scheduler-plugins\n" in text
+    assert (work / "scheduler-plugins" / "go.mod").read_text() == "module sigs.k8s.io/scheduler-plugins\n\ngo 1.24.0\n"
+    assert (work / package.replace("sigs.k8s.io/", "") / "main.go").exists()
+
+
+def test_only_kubernetes_is_given_its_version(kubernetes):
     assert f"gitVersion={kubernetes.version}" in build.ldflags(kubernetes)
     assert build.ldflags(pins.load().modules["kueue"]) == "-s -w"

@@ -1,4 +1,4 @@
-"""Processes are told apart by more than their pid."""
+"""Processes are distinguished by more than their pid."""
 
 from __future__ import annotations
 

@@ -40,6 +40,30 @@ def test_a_message_stays_in_its_cell():
 
 
 @pytest.mark.parametrize(
+    ("now", "is_current"),
+    [
+        (row("evicted", "native", "w failed first: it was lost, Evicted: so.", "yes", "Try again."), True),
+        (row("evicted", "native", "w failed first: it was lost, Evicted: otherwise.", "yes", "Try again."), True),
+        (row("evicted", "native", "w failed first: it was lost, Preempted: so.", "yes", "Try again."), False),
+        (row("evicted", "native", "w failed first: it was lost, Evicted: so.", "no", "Try again."), False),
+        (row("evicted", "native", "w failed first: it was lost, Evicted: so.", "yes", "Give up."), False),
+        (row("evicted", "trainer", "w failed first: it was lost, Evicted: so.", "yes", "Try again."), False),
+        (row("deleted", "native", "w failed first: it was lost, Evicted: so.", "yes", "Try again."), False),
+    ],
+)
+def test_a_page_is_current_where_it_says_what_the_cluster_says(now, is_current):
+    page = verdicts.table([row("evicted", "native", "w failed first: it was lost, Evicted: so.", "yes", "Try again.")])
+
+    assert (verdicts.difference(now, page) is None) == is_current
+
+
+def test_every_row_of_the_page_is_found_again():
+    """Also one whose words hold what separates cells."""
+    page = verdicts.table([row("odd", "native", "a | b: c", "no")])
+    assert verdicts.difference(row("odd", "native", "a | b: c", "no"), page) is None
+
+
+@pytest.mark.parametrize(
     ("message", "shown"),
     [
         ("Job contract-train-0a1b2c3d4e-2 is gone", "Job JOB is gone"),
@@ -48,8 +72,8 @@ def test_a_message_stays_in_its_cell():
         ("in trainer-test-0a1b2c3d: no", "in NAMESPACE: no"),
         ("uid 123e4567-e89b-12d3-a456-426614174000 of", "uid UID of"),
         ("lookup x on 10.255.255.53:53: refused", "lookup x on ADDRESS: refused"),
-        ("it was lost, Deleted: somebody", "it was lost or ended, Deleted: somebody"),
-        ("it was ended by SIGTERM, Deleted: somebody", "it was lost or ended, Deleted: somebody"),
+        ("it was lost, Deleted: its pod", "it was lost or ended, Deleted: its pod"),
+        ("it was ended by SIGTERM, Deleted: its pod", "it was lost or ended, Deleted: its pod"),
         ("it was ended by SIGTERM, Error: so", "it was ended by SIGTERM, Error: so"),
         ("exit code 1, version 2.3.0, rank 10", "exit code 1, version 2.3.0, rank 10"),
     ],

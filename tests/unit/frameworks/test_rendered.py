@@ -1,6 +1,7 @@
 """What each framework's job comes to, whole, beside a file that holds it.
 
-A change that is meant is written into the files by ``UPDATE_GOLDEN=1 make test ARGS="-k rendered"``; read the diff.
+A change that is meant is written into the files by ``UPDATE_GOLDEN=1 make test ARGS="-k rendered"``, which fails: read
+the diff, and run again without it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_trainer_provider.frameworks import MODULES
-from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.frameworks import MODULES, plan_job
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.spec import parse_spec
@@ -38,7 +38,7 @@ def test_each_framework_has_one():
 
 @pytest.mark.parametrize("framework", SPECS)
 def test_the_rendered_job(framework, tmp_path):
-    job = lay_out(parse_spec({"framework": framework, **COMMON, **SPECS[framework]}))
+    job = plan_job(parse_spec({"framework": framework, **COMMON, **SPECS[framework]}))
 
     identity = Identity(dag_id="nightly", run_id="monday", task_id=framework)
     text = LocalBackend(Path("/srv/airflow/trainer"), 0.5, None).render(job, identity)
@@ -48,10 +48,12 @@ def test_the_rendered_job(framework, tmp_path):
 
 
 def test_elastic_renders_torchruns_rendezvous():
-    job = lay_out(parse_spec({"framework": "pytorch", "command": ["a"], "elastic": {"min_nodes": 1, "max_nodes": 2}}))
+    elastic = {"min_nodes": 1, "max_nodes": 2, "rdzv_conf": {"join_timeout": 300, "read_timeout": "60"}}
+    job = plan_job(parse_spec({"framework": "pytorch", "command": ["a"], "elastic": elastic}))
 
     text = LocalBackend(Path("/srv"), 0.5, None).render(job, Identity(dag_id="a", run_id="b", task_id="c"))
 
     assert "PET_NNODES: '1:2'" in text
     assert "PET_RDZV_BACKEND: c10d" in text
+    assert "PET_RDZV_CONF: join_timeout=300,read_timeout=60" in text
     assert "MASTER_ADDR" not in text

@@ -8,9 +8,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_trainer_provider.errors import JobLost, JobTimeout
-from airflow_trainer_provider.job.backend import LogLine
+from airflow_trainer_provider.job import follow as module
+from airflow_trainer_provider.job.backend import LogLine, Tracked
 from airflow_trainer_provider.job.follow import end_of, follow
 from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.progress.reporter import Reporter
+from airflow_trainer_provider.job.progress.tracker import Tracker
+from airflow_trainer_provider.job.queue.place import QueuePlace
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -22,12 +26,15 @@ SUCCEEDED = RUNNING.model_copy(update={"phase": JobPhase.SUCCEEDED})
 
 
 class _Backend:
+    replicas = ("worker-0", "worker-1")
+
     def __init__(self, *statuses, error=None):
         self.statuses, self.error = statuses, error
         self.cancelled = []
 
-    async def cancel(self, handle, reason):
+    async def cancel(self, handle, reason, *, resumable=True):
         self.cancelled.append(reason)
+        self.resumable = resumable
         return True
 
     async def watch(self, handle):
@@ -39,7 +46,7 @@ class _Backend:
             await asyncio.Event().wait()
 
     async def logs(self, handle, reader, ended):
-        for replica in ("worker-0", "worker-1"):
+        for replica in self.replicas:
             # Slower than the statuses: the end is known long before the last line has come.
             await asyncio.sleep(0.02)
             yield LogLine(replica, "hello")
@@ -60,6 +67,32 @@ async def test_phases_once_and_all_lines_before_the_end():
         "[worker-1] hello",
         "Training job j: succeeded.",
     ]
+
+
+async def test_the_place_in_a_queue_is_emitted_now_and_then():
+    queued = RUNNING.model_copy(update={"phase": JobPhase.QUEUED})
+    places = [QueuePlace(name="q", position=position) for position in (9, 8, 7, 4, 3, 1)]
+    lines = []
+
+    await _follow(_Backend(*(queued.model_copy(update={"queue": each}) for each in places), SUCCEEDED), lines)
+
+    assert lines == [
+        "Training job j: queued.",
+        "Training job j: position 9 in queue q.",
+        "Training job j: position 4 in queue q.",
+        "Training job j: position 1 in queue q.",
+        "Training job j: succeeded.",
+    ]
+
+
+async def test_an_address_is_emitted_once_a_replica_has_a_node():
+    handle = HANDLE.model_copy(update={"tools": {"tb": "http://<node>:31000/", "lab": "http://lab.example/"}})
+    statuses = [each.model_copy(update={"node_address": "10.0.0.4"}) for each in (CHANGED, RUNNING, SUCCEEDED)]
+    lines = []
+
+    await follow(_Backend(RUNNING, *statuses), handle, emit=lines.append, reader=None, deadline=None)
+
+    assert lines == ["Training job j: running.", "Tool tb: http://10.0.0.4:31000/", "Training job j: succeeded."]
 
 
 async def test_the_leaders_lines_only_or_none():
@@ -87,26 +120,115 @@ async def test_the_backends_own_errors_are_no_deadline(error):
 
 
 class _Stuck(_Backend):
-    """Never starts, says so once, and is gone some time after it was told to end."""
+    """Never starts, says so once, and is gone some time after its end was requested."""
 
     def __init__(self, status, at_the_end):
         super().__init__(status)
-        self.told, self.at_the_end = asyncio.Event(), at_the_end
+        self.ending, self.at_the_end = asyncio.Event(), at_the_end
 
-    async def cancel(self, handle, reason):
-        self.told.set()
-        return await super().cancel(handle, reason)
+    async def cancel(self, handle, reason, *, resumable=True):
+        self.ending.set()
+        return await super().cancel(handle, reason, resumable=resumable)
 
     async def watch(self, handle):
         yield self.statuses[0]
-        await self.told.wait()
+        await self.ending.wait()
         if isinstance(self.at_the_end, JobLost):
             raise self.at_the_end
         yield self.at_the_end
 
     async def logs(self, handle, reader, ended):
-        await self.told.wait()
+        await self.ending.wait()
         yield LogLine("worker-0", "goodbye")
+
+
+class _Unreadable(_Backend):
+    """Its lines cannot be read for some times."""
+
+    def __init__(self, *statuses, times):
+        super().__init__(*statuses)
+        self.times = times
+
+    async def logs(self, handle, reader, ended):
+        yield LogLine("worker-0", "hello")
+        if self.times:
+            self.times -= 1
+            raise OSError(5, "Input/output error")
+        yield LogLine("worker-0", "goodbye")
+
+
+async def test_lines_that_cannot_be_read_fail_no_job_and_are_named():
+    lines = []
+
+    assert await _follow(_Unreadable(RUNNING, SUCCEEDED, times=9), lines) == SUCCEEDED
+
+    assert lines == [
+        "Training job j: running.",
+        "[worker-0] hello",
+        "... reading the lines of training job j has failed, and is tried again: OSError: [Errno 5] Input/output error",
+        "[worker-0] hello",
+        "... the rest of the lines of training job j is missing here: OSError: [Errno 5] Input/output error",
+        "Training job j: succeeded.",
+    ]
+
+
+async def test_lines_that_could_not_be_read_for_a_while_are_read_again(monkeypatch):
+    monkeypatch.setattr(module, "_READ_AGAIN", 0.001)
+    lines, read = [], asyncio.Event()
+
+    def emit(line):
+        lines.append(line)
+        if "goodbye" in line:
+            read.set()
+
+    backend = _Unreadable(RUNNING, times=3)
+    wait = asyncio.ensure_future(follow(backend, HANDLE, emit=emit, reader="r", deadline=None))
+    await asyncio.wait_for(read.wait(), 5)
+    wait.cancel()
+    await asyncio.gather(wait, return_exceptions=True)
+
+    assert [line for line in lines if line.startswith("...")] == [lines[2]]
+
+
+async def test_lines_that_cannot_be_written_fail_no_job_and_are_counted():
+    lines, room = [], 2
+
+    def emit(line):
+        nonlocal room
+        room -= 1
+        if room in (0, -1, -2):
+            raise OSError(28, "No space left on device")
+        lines.append(line)
+
+    assert await follow(_Backend(RUNNING, SUCCEEDED), HANDLE, emit=emit, reader="r", deadline=None) == SUCCEEDED
+
+    assert lines == ["Training job j: running."]
+    room, lines[:] = 2, []
+    backend = _Backend(RUNNING, SUCCEEDED)
+    backend.replicas = [f"worker-{number}" for number in range(6)]
+    await follow(backend, HANDLE, emit=emit, reader="r", deadline=None)
+    assert lines == [
+        "Training job j: running.",
+        "... 3 lines are missing here: they could not be written",
+        "[worker-3] hello",
+        "[worker-4] hello",
+        "[worker-5] hello",
+        "Training job j: succeeded.",
+    ]
+
+
+async def test_a_cancelled_wait_is_cancelled_also_while_lines_are_read():
+    class Slow(_Backend):
+        async def logs(self, handle, reader, ended):
+            yield LogLine("worker-0", "hello")
+            await asyncio.Event().wait()
+
+    wait = asyncio.ensure_future(_follow(Slow(RUNNING, SUCCEEDED), []))
+    await asyncio.sleep(0.01)
+    wait.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await wait
 
 
 @pytest.mark.parametrize("at_the_end", [RUNNING.model_copy(update={"phase": JobPhase.CANCELLED}), JobLost("gone")])
@@ -119,6 +241,7 @@ async def test_a_job_that_does_not_start_in_time_is_ended_and_has_failed(at_the_
 
     assert (status.phase, status.reason) == (JobPhase.FAILED, "StartupTimeout")
     assert backend.cancelled == [f"it cannot start: StartupTimeout: {status.message}"]
+    assert not backend.resumable
     assert lines == [
         "Training job j: starting.",
         "[worker-0] goodbye",
@@ -182,7 +305,7 @@ async def test_a_job_in_a_queue_has_no_reader_of_its_lines_yet():
 
 
 @pytest.mark.parametrize("error", [None, JobLost("gone")])
-async def test_who_reads_lines_only_is_told_of_the_end(error):
+async def test_who_reads_lines_only_is_notified_of_the_end(error):
     backend = _Backend(RUNNING, error=error) if error else _Backend(RUNNING, SUCCEEDED)
 
     async with end_of(backend, HANDLE) as ended:
@@ -197,3 +320,118 @@ async def test_who_reads_lines_no_longer_watches_no_longer():
         assert not ended.is_set()
 
     assert asyncio.all_tasks() == before
+
+
+class _Reporting(_Backend):
+    """Its leader reports a step a line; some lines are not for the log, and the backend has notes of its own."""
+
+    def __init__(self, *statuses, steps):
+        super().__init__(*statuses)
+        self.steps, self.tracked = steps, []
+
+    async def logs(self, handle, reader, ended, tracked=None):
+        self.tracked.append(tracked)
+        for step in self.steps:
+            line = f'{{"trainer_progress": {{"step": {step}}}}}'
+            yield LogLine("worker-0", line, (step, 1), 1000.0 + step, is_hidden=step < 5)
+        yield LogLine("worker-0", '... {"trainer_progress": {"step": 1}}')
+        yield LogLine("worker-1", '{"trainer_progress": {"step": 2}}', (100, 1))
+        yield LogLine("worker-0", '{"trainer_progress": 7}', (101, 1))
+        await ended.wait()
+
+
+class _Sink:
+    def __init__(self, **earlier):
+        self.earlier, self.written = earlier, {}
+
+    async def load(self, is_last):
+        # Lines wait for it, and statuses do not.
+        await asyncio.sleep(0.02)
+        return self.earlier
+
+    async def __call__(self, read, is_last):
+        self.written.update(read())
+
+
+async def test_progress_is_reported_from_the_leaders_lines_and_the_statuses():
+    ended = SUCCEEDED.model_copy(update={"replicas": (REPLICA,)})
+    backend, sink, lines = _Reporting(RUNNING, ended, steps=range(3, 8)), _Sink(), []
+    reporter = Reporter(HANDLE, {}, sink, sink.load)
+
+    await _follow(backend, lines, leader_only=True, reporter=reporter)
+
+    assert (sink.written["progress"]["step"], sink.written["progress"]["attempt"]) == (7, 0)
+    assert sink.written["status"]["phase"] == "succeeded"
+    assert backend.tracked == [Tracked((0, 0))]
+    # Those below 5 are in the log already.
+    assert [line for line in lines if "step" in line] == [
+        *(f'[worker-0] {{"trainer_progress": {{"step": {step}}}}}' for step in (5, 6, 7)),
+        '[worker-0] ... {"trainer_progress": {"step": 1}}',
+    ]
+    assert sum("a report of progress was ignored" in line for line in lines) == 1
+
+
+async def test_another_waiter_goes_on_behind_the_last_snapshot():
+    first = Tracker("u", "worker-0", {})
+    for step in range(1, 6):
+        first.observe(f'{{"trainer_progress": {{"step": {step}, "metrics": {{"loss": {step}}}}}}}', 1000.0, (step, 1))
+    ended = SUCCEEDED.model_copy(update={"replicas": (REPLICA,)})
+    backend, sink = _Reporting(ended, steps=range(3, 8)), _Sink(progress=first.snapshot())
+    reporter = Reporter(HANDLE, {}, sink, sink.load)
+
+    await _follow(backend, [], reporter=reporter)
+
+    assert backend.tracked == [Tracked((5, 1))]
+    assert (sink.written["progress"]["step"], sink.written["progress"]["attempt"]) == (7, 0)
+
+
+async def test_lines_that_come_again_after_a_failed_read_count_once(monkeypatch):
+    monkeypatch.setattr(module, "_READ_AGAIN", 0.01)
+
+    class Failing(_Reporting):
+        async def logs(self, handle, reader, ended, tracked=None):
+            async for line in super().logs(handle, reader, asyncio.Event(), tracked):
+                yield line
+                if len(self.tracked) == 1 and line.position == (7, 1):
+                    raise OSError("no answer")
+                if line.position == (101, 1):
+                    return
+
+    ended = SUCCEEDED.model_copy(update={"replicas": (REPLICA,)})
+    backend, sink = Failing(RUNNING, ended, steps=range(3, 9)), _Sink()
+    reporter = Reporter(HANDLE, {}, sink, sink.load)
+
+    await _follow(backend, [], reporter=reporter)
+
+    assert backend.tracked == [Tracked((0, 0)), Tracked((7, 1))]
+    assert (sink.written["progress"]["step"], sink.written["progress"]["attempt"]) == (8, 0)
+
+
+async def test_lines_that_are_not_read_are_no_reason_not_to_report():
+    sink = _Sink()
+    reporter = Reporter(HANDLE, {}, sink, sink.load)
+
+    await _follow(_Backend(RUNNING, SUCCEEDED), [], reader=None, reporter=reporter)
+
+    assert set(sink.written) == {"status"}
+
+
+@pytest.mark.parametrize(("error", "seconds"), [(JobLost("gone"), 30), (None, 0.2)], ids=["gone", "late"])
+async def test_the_last_state_is_reported_also_where_the_wait_ends_without_the_job(error, seconds):
+    # The second status comes within the pause after the first write.
+    class Late(_Backend):
+        async def watch(self, handle):
+            yield RUNNING
+            await asyncio.sleep(0.1)
+            yield CHANGED
+            if error:
+                raise error
+            await asyncio.Event().wait()
+
+    sink, deadline = _Sink(), datetime.now(timezone.utc) + timedelta(seconds=seconds)
+    reporter = Reporter(HANDLE, {}, sink, sink.load)
+
+    with pytest.raises((JobLost, JobTimeout)):
+        await _follow(Late(RUNNING), [], deadline=deadline, reader=None, reporter=reporter)
+
+    assert len(sink.written["status"]["replicas"]) == 1

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity, spec_digest
 from airflow_trainer_provider.local.run_folder import JobRecord
 from airflow_trainer_provider.spec import parse_spec
@@ -18,13 +18,16 @@ def _identity(**fields):
     return Identity(**({"dag_id": "d", "run_id": "r", "task_id": "t"} | fields))
 
 
-@pytest.mark.parametrize("dag_id", ["nightly", "Ünï.cødé__x", "9lives", "-", "日本", "a" * 250, "x." * 20, "9" * 40])
+@pytest.mark.parametrize(
+    "dag_id", ["nightly", "Ünï.cødé__x", "9lives", "-", "日本", "a" * 250, "x." * 20, "9" * 40, "9" * 27 + ".9"]
+)
 @pytest.mark.parametrize("try_number", [1, 999])
 def test_names_are_dns_labels(dag_id, try_number):
     name = _identity(dag_id=dag_id, try_number=try_number).job_name()
 
     assert LABEL.fullmatch(name)
     assert len(name) <= 48
+    assert "--" not in name
 
 
 def test_tries_share_a_key_and_nothing_else_does():
@@ -36,6 +39,39 @@ def test_tries_share_a_key_and_nothing_else_does():
     assert base.key == _identity(try_number=2).key
     assert base.job_name() != _identity(try_number=2).job_name()
     assert len({base.key, *(other.key for other in others)}) == 1 + len(others)
+
+
+@pytest.mark.parametrize(
+    ("job", "same"),
+    [
+        ({"deployment": "prod", "try_number": 3, "max_tries": 9}, True),
+        # Submitted by a version that did not record the deployment.
+        ({"deployment": None}, True),
+        ({"deployment": ""}, False),
+        ({"deployment": "staging"}, False),
+        ({"deployment": "prod", "dag_id": "e"}, False),
+        ({"deployment": "prod", "run_id": "s"}, False),
+        ({"deployment": "prod", "task_id": "u"}, False),
+        ({"deployment": "prod", "map_index": 0}, False),
+    ],
+)
+def test_a_job_belongs_to_a_task_of_one_deployment(job, same):
+    task, other = _identity(deployment="prod"), _identity(**job)
+
+    assert task.is_same_task(other) is same
+    assert (other.key in task.keys) or not same
+
+
+def test_a_deployment_without_a_name_has_the_keys_of_earlier_versions():
+    assert _identity(deployment="").keys == (_identity().key,)
+    assert _identity(deployment="prod").keys == (_identity(deployment="prod").key, _identity().key)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "cleared"), [(2, 2, False), (2, 3, True), (None, 3, False), (2, None, False)]
+)
+def test_a_task_was_cleared_where_it_may_have_more_tries_than_before(earlier, now, cleared):
+    assert _identity(max_tries=now).was_cleared_since(_identity(max_tries=earlier)) is cleared
 
 
 def test_names_are_stable():
@@ -74,11 +110,64 @@ def test_other_specs_have_another(fields):
 
 
 def test_what_is_written_down_is_what_runs():
-    """The supervisor lays the job out anew from its record: an empty override must not get lost on the way."""
+    """The supervisor lays the job out again from its record: an empty override must not get lost on the way."""
     spec = parse_spec(BASE | {"replicas": {"worker": {"replicas": 2, "overrides": [{"index": 0, "env": {}}]}}})
     record = JobRecord(uid="u", identity=_identity(), digest="d", spec=spec)
 
     again = JobRecord.model_validate_json(record.model_dump_json(exclude_defaults=True))
 
-    assert lay_out(again.spec).replicas == lay_out(spec).replicas
-    assert lay_out(again.spec).replicas[0].env == {}
+    assert plan_job(again.spec).replicas == plan_job(spec).replicas
+    assert plan_job(again.spec).replicas[0].env == {}
+
+
+def test_the_digest_of_a_function_stands_for_its_files():
+    def of(files, **more):
+        function = {"name": "train", "files": files, **more}
+        return spec_digest(parse_spec({"framework": "jax", "image": "i", "function": function}))
+
+    assert of({"a.py": "x"}, digest="one") == of({"a.py": "\nx"}, digest="one") != of({"a.py": "x"}, digest="two")
+    assert of({"a.py": "x"}) != of({"a.py": "\nx"})
+
+
+def _folder(scope, **other):
+    base = {"dag_id": "Nightly", "run_id": "manual__2026-11-23T08:00:00+00:00", "task_id": "g.train"}
+    return _identity(**(base | other)).folder_name(scope)
+
+
+def test_a_scope_has_one_folder_over_all_that_it_covers():
+    later = {"try_number": 3, "max_tries": 4}
+    covered = {
+        "task": [later],
+        "run": [later, {"task_id": "other"}, {"map_index": 3}],
+        "dag": [later, {"task_id": "other"}, {"run_id": "tomorrow"}],
+    }
+
+    for scope, others in covered.items():
+        assert {_folder(scope, **other) for other in others} == {_folder(scope)}
+
+
+def test_each_scope_has_a_folder_of_its_own():
+    others = {
+        "task": [{"dag_id": "x"}, {"run_id": "x"}, {"task_id": "x"}, {"map_index": 0}, {"deployment": "x"}],
+        "run": [{"dag_id": "x"}, {"run_id": "x"}, {"deployment": "x"}],
+        "dag": [{"dag_id": "x"}, {"deployment": "x"}],
+    }
+
+    names = [_folder(scope, **other) for scope, several in others.items() for other in ({}, *several)]
+    # Names that are written alike.
+    names += [_folder("dag", dag_id="nightly"), _folder("task", dag_id="Nightly-g", task_id="train")]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("scope", "other", "begins"),
+    [
+        ("task", {}, "nightly-g-train-"),
+        ("task", {"map_index": 2}, "nightly-g-train-2-"),
+        ("run", {}, "nightly-manual-2026-11-23t08-00-00-00-00-"),
+        ("dag", {"dag_id": "../..//é"}, ""),
+        ("dag", {"dag_id": "x" * 250}, "x" * 40 + "-"),
+    ],
+)
+def test_its_name_is_readable_and_safe(scope, other, begins):
+    assert re.fullmatch(re.escape(begins) + "[0-9a-f]{16}", _folder(scope, **other))

@@ -61,6 +61,34 @@ def test_what_lasts_too_long(reason, seconds):
     assert (verdict.reason, verdict.message, verdict.replica) == (reason, "so it is", "worker-1")
 
 
+@pytest.mark.parametrize(
+    ("message", "said"), [("no data", "no data"), (None, "it has failed, and the job cannot start")]
+)
+def test_a_failure_that_nothing_cures_is_not_waited_for_when_it_lasts(message, said):
+    monitor = Monitor(None)
+    waits = _status(None)
+    ended = waits.replicas[0].model_copy(update={"reason": "Init:Error", "message": message, "finished_at": at(1)})
+    blocked = waits.model_copy(update={"replicas": (ended,), "blocked_by": "worker-0"})
+
+    assert monitor.observe(blocked, at(100)) is None
+    # Its container was started again, or its pod replaced.
+    assert monitor.observe(waits, at(130)) is None
+    assert monitor.observe(blocked, at(140)) is None
+    assert monitor.next_wakeup(at(150)) == 50
+    assert monitor.observe(blocked, at(199)) is None
+    verdict = monitor.observe(blocked, at(200))
+    assert (verdict.reason, verdict.message, verdict.replica) == ("Init:Error", said, "worker-0")
+
+
+def test_a_failed_replica_that_its_controller_counts_is_left_to_it():
+    monitor = Monitor(None)
+    waits = _status(None, None)
+    ended = waits.replicas[0].model_copy(update={"reason": "Init:Error", "finished_at": at(1)})
+
+    assert monitor.observe(waits.model_copy(update={"replicas": (ended, waits.replicas[1])}), at(100)) is None
+    assert monitor.next_wakeup(at(100)) is None
+
+
 def test_an_image_that_cannot_be_pulled_is_one_trouble_under_two_names():
     monitor = Monitor(None)
     for second in range(0, 60, 10):

@@ -8,9 +8,18 @@ import pytest
 
 from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.job.handle import JobHandle
-from airflow_trainer_provider.job.redaction import redacted
-from airflow_trainer_provider.job.result import RESULT_LIMIT_BYTES, read_result, summarize
-from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.job.result import (
+    RESULT_LIMIT_BYTES,
+    VALUE_LIMIT_BYTES,
+    Result,
+    failed_figures,
+    no_value,
+    read_result,
+    summarize,
+    without_large_value,
+)
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, Progress
+from airflow_trainer_provider.text.redaction import redacted
 
 HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
 
@@ -19,8 +28,8 @@ HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker
     ("content", "result"),
     [(None, None), (b"", None), (b" \n", None), (b"null", None), (b'{"a": [1, 2.5]}', {"a": [1, 2.5]}), (b"3", 3)],
 )
-def test_results(content, result):
-    assert read_result(content) == (result, None)
+def test_a_result_is_any_json_and_an_empty_one_is_none(content, result):
+    assert read_result(content) == Result(result)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +40,8 @@ def test_results(content, result):
         (b"NaN", "NaN is not a JSON number"),
         (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is too large a number"),
+        (b'{"a": 18446744073709551616}', "18446744073709551616 is too large a number"),
+        (b"-9223372036854775809", "-9223372036854775809 is too large a number"),
         (b"[" * 4000, "not JSON"),
         (
             b"1" * (RESULT_LIMIT_BYTES + 1),
@@ -39,17 +50,48 @@ def test_results(content, result):
     ],
 )
 def test_what_is_no_result(content, why):
-    result, error = read_result(content)
+    result = read_result(content)
 
-    assert result is None
-    assert why in error
+    assert result.value is None
+    assert why in result.error
+
+
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [
+        (b'{"trainer_function":"f","value":[1]}', Result([1], None, "f")),
+        (b'{"trainer_function":"f","value":null}', Result(None, None, "f")),
+        (b'{"trainer_function":"f","error":"a set at its top"}', Result(None, "a set at its top", "f")),
+        (b'{"trainer_function":3}', Result({"trainer_function": 3})),
+    ],
+)
+def test_a_function_wraps_its_value(content, result):
+    assert read_result(content) == result
 
 
 def test_the_limit_itself_is_allowed():
     content = json.dumps("x" * (RESULT_LIMIT_BYTES - 2)).encode()
 
     assert len(content) == RESULT_LIMIT_BYTES
-    assert read_result(content)[1] is None
+    assert read_result(content).error is None
+
+
+def test_a_functions_value_may_be_larger_than_a_scripts_result():
+    status = JobStatus(phase=JobPhase.SUCCEEDED, queued_at="2026-01-01T00:00:00Z")
+    wrapping = len(b'{"trainer_function":"f","value":""}')
+    largest = b'{"trainer_function":"f","value":"%s"}' % (b"x" * (VALUE_LIMIT_BYTES - wrapping))
+
+    summary = summarize(HANDLE, status, largest)
+    assert (len(summary["result"]), summary["result_bytes"]) == (VALUE_LIMIT_BYTES - wrapping, VALUE_LIMIT_BYTES)
+    assert without_large_value(summary) == {**summary, "result": None}
+    assert "more than 262144 bytes" in read_result(largest + b" ").error
+    small = summarize(HANDLE, status, b'{"trainer_function":"f","value":1}')
+    assert "result_bytes" not in small
+    assert without_large_value(small) == small
+
+
+def test_why_there_is_no_value_is_read_as_an_error():
+    assert read_result(no_value("f", "its lines are gone")) == Result(None, "its lines are gone", "f")
 
 
 def test_metrics_are_the_numbers_among_the_results_metrics():
@@ -89,3 +131,25 @@ def test_values_that_look_like_secrets_are_masked():
     assert "hunter2" not in str(masked)
     assert shown.items() <= masked.items()
     assert masked["DB"] == "postgres://me:***@db/x"
+
+
+def test_the_figures_of_a_job_that_did_not_succeed_are_named_as_in_a_summary():
+    status = JobStatus(
+        phase=JobPhase.FAILED,
+        queued_at="2026-01-01T00:00:00Z",
+        started_at="2026-01-01T00:00:02Z",
+        finished_at="2026-01-01T00:01:02Z",
+        restarts=1,
+        progress=Progress(metrics={"loss": 0.5}),
+    )
+
+    figures = failed_figures(status)
+
+    assert figures == {
+        "restarts": 1,
+        "metrics": {"loss": 0.5},
+        "queue_seconds": 2.0,
+        "run_seconds": 60.0,
+        "total_seconds": 62.0,
+    }
+    assert figures.items() <= summarize(HANDLE, status, None).items()

@@ -6,7 +6,7 @@ import copy
 
 from airflow_trainer_provider.kinds.trimmed import trimmed
 
-LONG = [{"name": "A", "value": "1"}]
+LONG = [{"name": "A", "value": "1"}, {"name": "A_TOKEN", "value": "hunter2-x"}]
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -38,7 +38,7 @@ POD = {
 }
 
 
-def test_of_a_pod_what_tells_how_it_stands():
+def test_of_a_pod_what_shows_its_status():
     before = copy.deepcopy(POD)
 
     found = trimmed(POD)
@@ -57,6 +57,8 @@ def test_of_a_pod_what_tells_how_it_stands():
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 3,
         "nodeName": "n",
+        # What it writes is masked by them.
+        "secrets": {"hunter2-x"},
     }
     assert found["status"] == {
         "phase": "Running",

@@ -8,23 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from airflow_trainer_provider.local.environment import expand, inherited_environment
+from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.job.plan.framework import Address
+from airflow_trainer_provider.local.backend import LocalBackend
+from airflow_trainer_provider.local.environment import inherited_environment, replica_environment, with_variables
 from airflow_trainer_provider.local.machine import limited_to_cpus
 from airflow_trainer_provider.local.ports import reserved_addresses
+from airflow_trainer_provider.local.run_folder import AttemptFolders
+from airflow_trainer_provider.spec import parse_spec
 
 
-@pytest.mark.parametrize(
-    ("word", "expanded"),
-    [
-        ("$(A)", "1"),
-        ("x$(A)-$(B)y", "x1-$(A)y"),
-        ("$$(A)", "$(A)"),
-        ("$(UNKNOWN)", "$(UNKNOWN)"),
-        ("$A ${A} $()", "$A ${A} $()"),
-    ],
-)
-def test_expand(word, expanded):
-    assert expand([word], {"A": "1", "B": "$(A)"}) == [expanded]
+def test_a_variable_may_refer_to_another_in_either_order():
+    given = {"URL": "https://$(TOKEN)@$(HOST)", "TOKEN": "$(USER)-1", "USER": "me", "ONE": "$(TWO)", "TWO": "$(ONE)"}
+
+    env = with_variables({"HOST": "hub", "USER": "root"}, given)
+
+    assert env["URL"] == "https://me-1@hub"
+    # As Kubernetes leaves what refers to itself.
+    assert (env["TWO"], env["ONE"]) == ("$(ONE)", "$(ONE)")
+
+
+def test_the_users_variables_win(tmp_path):
+    given = {"PYTHONUNBUFFERED": "", "NUM_PROCESSES": "9"}
+    job = plan_job(parse_spec({"framework": "jax", "command": ["true"], "env": given}))
+    addresses = {"worker-0": Address("127.0.0.1", 1)}
+
+    env = replica_environment(job, job.leader, addresses, AttemptFolders(tmp_path), "name", "uid")
+
+    assert given.items() <= env.items()
+    assert (env["JAX_NUM_PROCESSES"], env["TRAINER_JOB_NAME"]) == ("1", "name")
+
+
+def test_a_path_may_be_added_to_the_workers(tmp_path):
+    (tmp_path / "trainme").touch(mode=0o755)
+    spec = {"framework": "jax", "command": ["trainme"], "env": {"PATH": f"{tmp_path}:$(PATH)"}}
+
+    LocalBackend(tmp_path / "root", 0.05, None).check(plan_job(parse_spec(spec)))
 
 
 def test_airflows_secrets_stay_and_the_interpreters_programs_come_first(monkeypatch):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+import tracemalloc
+
 import pytest
 
+from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.job.log_text import plain
+from airflow_trainer_provider.local import logs
+from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.logs import LogReader, tail
 from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
 from airflow_trainer_provider.spec import parse_spec
+from airflow_trainer_provider.text.printable import LONGEST_LINE, plain
 
 
 @pytest.fixture
@@ -26,10 +33,26 @@ def _write(folder, content, attempt=0, replica="worker-0"):
         file.write(content)
 
 
+def _lines(reader, *, ended=False):
+    for part in reader.slices(ended=ended):
+        yield from reader.emitting(part)
+
+
 def _read(reader, *, ended=False):
-    lines = [str(line) for line in reader.read(ended=ended)]
+    lines = [str(line) for line in _lines(reader, ended=ended)]
     reader.save()
     return lines
+
+
+def test_the_cursor_that_is_kept_under_way_is_that_of_a_moment_ago(folder, monkeypatch):
+    monkeypatch.setattr(logs, "_TRAIL_SECONDS", 0)
+    reader = LogReader(folder, "a")
+    for content in (b"one\n", b"two\n"):
+        _write(folder, content)
+        list(_lines(reader))
+        reader.save_trailing()
+
+    assert _read(LogReader(folder, "a")) == ["[worker-0] two"]
 
 
 def test_each_line_once_per_reader_over_its_instances(folder):
@@ -56,7 +79,7 @@ def test_readers_do_not_disturb_each_other(folder, other):
 def test_a_reader_that_stops_between_lines_goes_on_with_the_next(folder):
     _write(folder, b"one\ntwo\nthree\n")
     reader = LogReader(folder, "a")
-    lines = reader.read(ended=False)
+    lines = _lines(reader)
     assert next(lines).text == "one"
     lines.close()
     reader.save()
@@ -75,9 +98,69 @@ def test_a_log_larger_than_one_gulp(folder):
     lines = [b"%06d %s\n" % (number, b"x" * 90) for number in range(50_000)]
     _write(folder, b"".join(lines))
 
-    texts = [line.text for line in LogReader(folder, "a").read(ended=False)]
+    texts = [line.text for line in _lines(LogReader(folder, "a"))]
 
     assert texts == [line.decode().rstrip() for line in lines]
+
+
+CUT = "[the rest of this line was cut]"
+
+
+@pytest.mark.parametrize(
+    ("content", "running", "at_the_end"),
+    [
+        # A progress bar that writes no line end.
+        (b"\rstep 1" * 500_000, [], ["step 1"]),
+        (b"step 1\r" * 500_000, [], ["step 1"]),
+        (b"one\n" + b"\rstep 1" * 500_000 + b"\nlast\n", ["one", "step 1", "last"], []),
+        # A line that is too long is there before its end, and once.
+        (b"x" * 3_000_000, [f"{'x' * LONGEST_LINE} {CUT}"], []),
+        (b"x" * 3_000_000 + b"\nlast\n", [f"{'x' * LONGEST_LINE} {CUT}", "last"], []),
+        (b"x" * 3_000_000 + b"\r\nlast\n", [f"{'x' * LONGEST_LINE} {CUT}", "last"], []),
+        (b"x" * 3_000_000 + b"\r100%\nlast", [f"{'x' * LONGEST_LINE} {CUT}", "100%"], ["last"]),
+        (b"x" * 3_000_000 + b"\r", [f"{'x' * LONGEST_LINE} {CUT}"], []),
+        # One that is only somewhat too long waits for its end.
+        (b"x" * 40_000, [], [f"{'x' * LONGEST_LINE} {CUT}"]),
+        ("é".encode() * LONGEST_LINE + b"\n", ["é" * LONGEST_LINE], []),
+    ],
+)
+def test_a_line_without_an_end_is_bounded(folder, content, running, at_the_end):
+    _write(folder, content)
+    reader = LogReader(folder, "a")
+
+    tracemalloc.start()
+    texts = [line.text for line in _lines(reader)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert texts == running
+    assert [line.text for line in _lines(reader)] == []
+    assert [line.text for line in _lines(reader, ended=True)] == at_the_end
+    assert [line.text for line in _lines(reader, ended=True)] == []
+    assert peak < 2 * 2**20
+
+
+def test_a_line_that_grows_is_read_from_where_it_was_overwritten(folder):
+    """Another process that goes on does not read all of it again."""
+    _write(folder, b"\rstep 1" * 500_000)
+    assert _read(LogReader(folder, "a")) == []
+    _write(folder, b"\rstep 2")
+
+    later = LogReader(folder, "a")
+    begin = next(iter(later._offsets.values()))
+    assert begin > 3_000_000
+    assert _read(later, ended=True) == ["[worker-0] step 2"]
+
+
+def test_a_line_that_grows_beyond_the_bound_is_cut_once(folder):
+    reader = LogReader(folder, "a")
+    texts = []
+    for _ in range(40):
+        _write(folder, b"x" * 10_000)
+        texts += [line.text for line in _lines(reader)]
+    _write(folder, b"\nnext\n")
+
+    assert [*texts, *(line.text for line in _lines(reader))] == [f"{'x' * LONGEST_LINE} {CUT}", "next"]
 
 
 @pytest.mark.parametrize(
@@ -98,13 +181,15 @@ def test_a_line_is_what_a_terminal_shows_in_the_end(line, text):
     assert plain(line) == text
 
 
-def test_tail(tmp_path):
+def test_the_tail_of_a_log_is_its_last_lines_with_long_ones_cut(tmp_path):
     file = tmp_path / "log"
     assert tail(file, 3) == []
     file.write_bytes(b"")
     assert tail(file, 3) == []
     file.write_bytes(b"1\n2\n10%\r20%\nlast")
     assert tail(file, 3) == ["2", "20%", "last"]
+    file.write_bytes(b"1\n" + b"x" * 100_000)
+    assert tail(file, 3) == ["1", f"{'x' * LONGEST_LINE} {CUT}"]
 
 
 def test_a_folder_is_made_once_and_whole(folder, tmp_path):
@@ -116,3 +201,49 @@ def test_a_folder_is_made_once_and_whole(folder, tmp_path):
 
     assert sorted(tmp_path.rglob("*")) == before
     assert folder.owner == 2
+
+
+@pytest.mark.parametrize("content", [b"\rstep 1" * 4_000_000, b"one line\n" * 300_000])
+async def test_the_event_loop_has_time_for_others_while_a_long_log_is_read(folder, content):
+    _write(folder, content)
+    backend, ended = LocalBackend(folder.path.parent, 0.05, None), asyncio.Event()
+    handle = JobHandle(
+        name="job", uid="u", backend="local", framework="jax", leader="w", owner=1, location=str(folder.path.parent)
+    )
+    rounds = []
+
+    async def probe():
+        while True:
+            # Not the time that other processes and threads take from this one.
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            rounds.append(time.thread_time() - before)
+
+    probing = asyncio.create_task(probe())
+    ended.set()
+    last = [line.text async for line in backend.logs(handle, "a", ended)][-1]
+    probing.cancel()
+
+    assert last in ("step 1", "one line")
+    # Garbage may be collected in any round.
+    assert sorted(rounds)[-3] < 0.02
+
+
+def test_lines_behind_a_position_are_given_again(folder):
+    _write(folder, b"0\n1\n2\n", attempt=0)
+    _write(folder, b"3\n4\n", attempt=1)
+    _write(folder, b"other\n", attempt=1, replica="worker-1")
+    reader = LogReader(folder, "a")
+    positions = {line.text: line.position for line in _lines(reader)}
+    reader.save()
+    _write(folder, b"5\n", attempt=1)
+
+    def again(since):
+        parts = LogReader(folder, "a").emitted("worker-0", since)
+        return [(text, (part.attempt, end)) for part in parts for text, end in part.lines]
+
+    assert again((0, 0)) == [(text, positions[text]) for text in "01234"]
+    assert again(positions["1"]) == [(text, positions[text]) for text in "234"]
+    assert again(positions["3"]) == [("4", positions["4"])]
+    assert again(positions["4"]) == []
+    assert again((7, 7)) == []

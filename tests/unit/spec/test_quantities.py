@@ -21,7 +21,7 @@ from airflow_trainer_provider.spec.compute import parse_quantity
         ("3Ti", 3 * 2**40),
     ],
 )
-def test_amounts(text, amount):
+def test_a_quantity_is_its_number_times_its_suffix(text, amount):
     assert parse_quantity(text) == amount
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from airflow_trainer_provider.errors import SpecError, UnsupportedField
-from airflow_trainer_provider.frameworks.layout import lay_out
+from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.processes import UID_VARIABLE
@@ -83,11 +83,66 @@ SPEC_LEVEL = [
         "backoff_limit",
         "Did you mean 'backoff_limit'?",
     ),
+    *(
+        Wrong(PYTORCH | {"resources_per_node": {"gpu": given}}, f"resources_per_node.gpu{field}", value, allowed, fix)
+        for given, field, value, allowed, fix in (
+            (1.5, "", 1.5, "a whole number", "Change"),
+            ({"fraction": 1}, ".fraction", 1, "a number of less than 1", "Set"),
+            ({"fraction": 0}, ".fraction", 0, "a number of more than 0", "Set"),
+            ({"memory": "8"}, ".memory", "8", "at least 1Mi", "A plain number is bytes"),
+            ({"fraction": 0.5, "memory": "8Gi"}, "", "both", "either fraction or memory", "Write one"),
+            ({"fraction": None}, "", "neither", "either fraction or memory", "Write one"),
+        )
+    ),
+    Wrong(
+        {"framework": "paddle", "replicas": {"master": {}}},
+        "replicas",
+        "master",
+        "worker",
+        "Drop it: worker-0 holds the rendezvous. A PaddleJob's Master is a parameter server",
+    ),
+    *(
+        Wrong(
+            PYTORCH | {"elastic": {"min_nodes": 1, "max_nodes": 2, "rdzv_conf": given}},
+            f"elastic.rdzv_conf{field}",
+            value,
+            allowed,
+            fix,
+        )
+        for given, field, value, allowed, fix in (
+            (
+                {"is_host": "true"},
+                "",
+                "is_host",
+                "other than is_host, store_type",
+                "Drop 'is_host': the rendezvous is c10d",
+            ),
+            ({"Timeout": 1}, "", "Timeout", "names of torchrun's --rdzv-conf", "Drop 'Timeout'"),
+            ({"a": "1,b=2"}, ".a", "1,b=2", "text without spaces, ',' and '='", "Correct a."),
+            ({"a": True}, ".a", True, "text or a number", "Write the text"),
+            ("join_timeout=300", "", "str", "a mapping", "Write names and values."),
+            ({f"a{at}": 1 for at in range(33)}, "", "dict", "at most 32 items", "Shorten elastic.rdzv_conf."),
+        )
+    ),
+    *(
+        Wrong(
+            PYTORCH | {"elastic": {"min_nodes": 1, "max_nodes": 2, name: "c10d"}},
+            f"elastic.{name}",
+            name,
+            "min_nodes",
+            fix,
+        )
+        for name, fix in (
+            ("rdzv_backend", "Drop it: the rendezvous is c10d"),
+            ("rdzvHost", "Drop it: the rendezvous is c10d"),
+            ("metrics", "Drop it: the number of nodes does not follow the load"),
+        )
+    ),
     Wrong(PYTORCH | {"launcher": "atuo"}, "launcher", "atuo", "auto, none", "Did you mean 'auto'?"),
     Wrong(PYTORCH | {"launcher": "mpirun"}, "launcher", "mpirun", "auto, none", "Use one of these."),
     Wrong(PYTORCH | {"num_proc_per_node": "gpus"}, "num_proc_per_node", "gpus", NUMBER_OR_WORD, "Did you mean 'gpu'?"),
     # Wrong type.
-    Wrong({"framework": 5}, "framework", 5, "text", "Write it as text, in quotes."),
+    Wrong({"framework": 0.5}, "framework", 0.5, "text", "Write it as text, in quotes."),
     Wrong(PYTORCH | {"num_nodes": True}, "num_nodes", True, "a whole number", "Write the number itself."),
     Wrong(PYTORCH | {"num_nodes": "two"}, "num_nodes", "two", "a whole number", "Change num_nodes."),
     Wrong(PYTORCH | {"num_nodes": 2.5}, "num_nodes", 2.5, "a whole number", "Change num_nodes."),
@@ -101,11 +156,10 @@ SPEC_LEVEL = [
     Wrong(
         PYTORCH | {"command": "python train.py"},
         "command",
-        "python train.py",
+        "str",
         'a list of words, one per argument, e.g. ["python", "train.py"]',
         "Split it into words.",
     ),
-    Wrong(PYTORCH | {"args": ["--epochs", 4]}, "args[1]", 4, "text", "Write it as text, in quotes."),
     Wrong(PYTORCH | {"replicas": [1]}, "replicas", "list", "a mapping", "Change replicas."),
     Wrong(
         PYTORCH | {"replicas": {"worker": 3}},
@@ -177,6 +231,89 @@ SPEC_LEVEL = [
         "at least 1Mi",
         'A plain number is bytes; add a unit, e.g. "4Mi".',
     ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"memory": "1023Ki"}},
+        "resources_per_node.memory",
+        "1023Ki",
+        "at least 1Mi",
+        "Ask for more.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"memory": {"requests": "1Gi", "limits": "512Mi"}}},
+        "resources_per_node.memory.requests",
+        "1Gi",
+        "at most the limits (512Mi)",
+        "Lower requests or raise limits.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"gpu": {"requests": 1, "limits": 2}}},
+        "resources_per_node.gpu",
+        "dict",
+        "equal numbers for requests and limits",
+        "Write the number itself",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"gpu": {"amd.com/gpu": 1, "google.com/tpu": 1}}},
+        "resources_per_node.gpu",
+        "dict",
+        "a whole number, or one resource with its number",
+        "Write one; what else a node counts goes into extended.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"gpu": {"amd": 1}}},
+        "resources_per_node.gpu",
+        "amd",
+        "names of resources: a DNS domain other than kubernetes.io",
+        "Write the name as the nodes have it",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"gpu": {"amd.com/gpu": 0}}},
+        "resources_per_node.gpu.amd.com/gpu",
+        0,
+        *_number("resources_per_node.gpu.amd.com/gpu", "at least 1"),
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"extended": {"requests.rdma/hca": 1}}},
+        "resources_per_node.extended",
+        "requests.rdma/hca",
+        "names of resources",
+        "Write the name as the nodes have it",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"extended": {"rdma/hca": 0.5}}},
+        "resources_per_node.extended.rdma/hca",
+        0.5,
+        "a whole number",
+        "Change resources_per_node.extended.rdma/hca.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"extended": {"nvidia.com/gpu": 1}}},
+        "resources_per_node.extended",
+        "nvidia.com/gpu",
+        "resources that are not written as gpu",
+        "Write nvidia.com/gpu as gpu alone.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"memory": "1Gi", "shared_memory": "2Gi"}},
+        "resources_per_node.shared_memory",
+        "2Gi",
+        "at most the memory limit (1Gi), against which it counts",
+        "Lower shared_memory, or raise memory.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"shared_memory": "much"}},
+        "resources_per_node.shared_memory",
+        "much",
+        f"auto, or {QUANTITY}",
+        "Write it in one of these ways.",
+    ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"shared_memory": 64}},
+        "resources_per_node.shared_memory",
+        64,
+        "auto, or at least 1Mi",
+        'A plain number is bytes; add a unit, e.g. "64Mi".',
+    ),
     Wrong(PYTORCH | {"name": "Nightly_Run"}, "name", "Nightly_Run", JOB_NAME, "Rename it."),
     Wrong(PYTORCH | {"name": "a" * 33}, "name", "a" * 33, JOB_NAME, "Rename it."),
     Wrong(PYTORCH | {"working_dir": ""}, "working_dir", "", "text that is not empty", "Change working_dir."),
@@ -225,16 +362,15 @@ SPEC_LEVEL = [
         "Merge the overrides of index 1.",
     ),
     # A value that may be a secret is named by its type.
-    Wrong(PYTORCH | {"env": {"TOKEN": [SECRET]}}, "env.TOKEN", "list", "text", "Change env.TOKEN."),
-    Wrong(PYTORCH | {"env": f"TOKEN={SECRET}"}, "env", "str", "a mapping", "Change env."),
-    Wrong(PYTORCH | {"env": {"EPOCHS": 4}}, "env.EPOCHS", "int", "text", "Write it as text, in quotes."),
+    Wrong(PYTORCH | {"env": {"TOKEN": [SECRET]}}, "env.TOKEN", "list", "text or a number", "Write it as text;"),
+    Wrong(PYTORCH | {"env": f"TOKEN={SECRET}"}, "env", "str", "a mapping", "Write names and values."),
     Wrong(PYTORCH | {"replicas": [{"env": {"TOKEN": SECRET}}]}, "replicas", "list", "a mapping", "Change replicas."),
     Wrong(
         PYTORCH | {"replicas": f"{{'worker': {{'env': {{'TOKEN': '{SECRET}'}}}}}}"},
         "replicas",
         "str",
         "a mapping",
-        "Change replicas.",
+        "Jinja renders a template to text",
     ),
     Wrong(
         PYTORCH | {"replicas": {"worker": {"overrides": {"index": 0, "env": {"TOKEN": SECRET}}}}},
@@ -268,7 +404,7 @@ LAYOUT_LEVEL = [
     Wrong(
         {"framework": "xgboost", "elastic": {"min_nodes": 1, "max_nodes": 2}},
         "elastic",
-        {"min_nodes": 1, "max_nodes": 2, "max_restarts": 3},
+        {"min_nodes": 1, "max_nodes": 2},
         "no value",
         "XGBoost runs on a fixed number of nodes; use num_nodes.",
     ),
@@ -290,8 +426,30 @@ LAYOUT_LEVEL = [
         PYTORCH | {"launcher": "none", "num_proc_per_node": 2},
         "launcher",
         "none",
-        "auto, where num_proc_per_node is not 1",
-        "Without a launcher each node runs the command once; drop launcher or num_proc_per_node.",
+        "auto, where num_proc_per_node is not 1 and no launcher is given it",
+        "Drop launcher or num_proc_per_node, or give $(PET_NPROC_PER_NODE) to a launcher in the command.",
+    ),
+    Wrong(
+        PYTORCH | {"command": ["accelerate", "launch", "t.py"], "num_nodes": 2, "num_proc_per_node": 4},
+        "num_proc_per_node",
+        4,
+        "1 where command begins with accelerate, which does not read it",
+        "Give accelerate the number by its own option, as $(PET_NPROC_PER_NODE), or drop num_proc_per_node.",
+    ),
+    Wrong(
+        PYTORCH
+        | {"num_nodes": 2, "num_proc_per_node": "gpu", "replicas": {"worker": {"command": ["deepspeed", "t.py"]}}},
+        "num_proc_per_node",
+        "gpu",
+        "1 where replicas.worker.command begins with deepspeed",
+        "Give deepspeed the number",
+    ),
+    Wrong(
+        PYTORCH | {"command": ["accelerate", "launch", "t.py"], "elastic": {"min_nodes": 1, "max_nodes": 2}},
+        "command",
+        "accelerate",
+        "a command for torchrun, where elastic is set",
+        "Elastic training needs torchrun: drop elastic, or the launcher accelerate.",
     ),
     Wrong(
         PYTORCH | {"replicas": {"master": {"replicas": 2}}},
@@ -308,11 +466,49 @@ LAYOUT_LEVEL = [
         "It contradicts num_nodes; drop one of the two.",
     ),
     Wrong(
+        PYTORCH | {"num_nodes": 1, "replicas": {"worker": {"replicas": 2}}},
+        "replicas.worker.replicas",
+        2,
+        "no value: a job of one node has a master only",
+        "It contradicts num_nodes; drop one of the two.",
+    ),
+    Wrong(
         PYTORCH | {"num_workers": 2, "replicas": {"worker": {"overrides": [{"index": 2}]}}},
         "replicas.worker.overrides[0].index",
         2,
         "0 to 1",
         "Group worker has 2 in all, counted from 0.",
+    ),
+    *(
+        Wrong(
+            PYTORCH | {**size, "replicas": {"worker": {"resources": {"gpu": 1}}}},
+            "replicas.worker",
+            "settings",
+            "no settings of worker: a job of one node has a master only",
+            "Set num_nodes, num_workers or replicas.worker.replicas, or drop replicas.worker.",
+        )
+        for size in ({}, {"num_nodes": 1})
+    ),
+    Wrong(
+        PYTORCH | {"replicas": {"master": {"replicas": 1}, "worker": {"overrides": [{"index": 0}]}}},
+        "replicas.worker",
+        "settings",
+        "no settings of worker",
+        "Set num_nodes, num_workers or replicas.worker.replicas",
+    ),
+    Wrong(
+        {"framework": "xgboost", "replicas": {"worker": {"replicas": 3}}},
+        "replicas",
+        ["worker"],
+        "a group master beside them: the tracker that all ranks connect to runs there",
+        "Set num_workers=3, which adds it, or add {'master': {}}.",
+    ),
+    Wrong(
+        {"framework": "mpi", "replicas": {"worker": {"replicas": 2}}},
+        "replicas",
+        ["worker"],
+        "a group launcher beside them: mpirun runs there",
+        "Set num_workers=2, which adds it, or add {'launcher': {}}.",
     ),
     Wrong(
         {"framework": "mpi", "replicas": {"worker": {"command": ["x"]}}},
@@ -366,6 +562,81 @@ LOCAL_LEVEL = [
     ),
     Wrong(JAX | {"working_dir": "src"}, "working_dir", "src", "the whole path of a folder", "Make the folder first"),
     Wrong(
+        JAX | {"num_nodes": 300},
+        "num_nodes",
+        300,
+        "at most 256 processes on one machine; these are 300",
+        "Start fewer, or run on a cluster.",
+    ),
+    Wrong(
+        {"framework": "mpi", "command": ["sh"], "num_nodes": 2, "num_proc_per_node": 200},
+        "num_proc_per_node",
+        200,
+        "at most 256 processes on one machine; these are 400",
+        "Start fewer, or run on a cluster.",
+    ),
+    Wrong(
+        JAX | {"pod_template": {"spec": {"containers": [{"name": "x", "env": [{"name": "A", "value": SECRET}]}]}}},
+        "pod_template",
+        "a value",
+        "no value: there is no cluster behind it",
+        "Drop pod_template, or use a cluster.",
+    ),
+    Wrong(
+        JAX | {"scheduling": {"queue_name": "team"}},
+        "scheduling.queue_name",
+        "team",
+        "no value: there is no cluster behind it",
+        "Drop queue_name, or use a cluster.",
+    ),
+    Wrong(
+        JAX | {"resources_per_node": {"memory": "1Mi"}, "run_policy": {"on_oom": {"factor": 2, "max": "2Mi"}}},
+        "run_policy.on_oom",
+        "a value",
+        "no value: there is no cluster behind it",
+        "Drop on_oom, or use a cluster.",
+    ),
+    *(
+        Wrong(
+            JAX | fields,
+            field,
+            "a value",
+            "no value: the processes run on this machine, and in no pod",
+            f"Drop {field.rpartition('.')[2]}, or use a cluster.",
+        )
+        for field, fields in {
+            "scheduling": {"scheduling": {"node_selector": {"a": "b"}}},
+            "pod": {"pod": {"service_account": "data"}},
+            "replicas.worker.scheduling": {"replicas": {"worker": {"scheduling": {}}}},
+            "replicas.worker.overrides[0].scheduling": {
+                "replicas": {"worker": {"overrides": [{"index": 0, "scheduling": {"node_pools": ["a"]}}]}}
+            },
+        }.items()
+    ),
+    *(
+        Wrong(
+            JAX | {"resources_per_node": {name: value}},
+            f"resources_per_node.{name}",
+            value,
+            "no value: the processes have the devices and the /dev/shm of this machine",
+            f"Drop {name}, or use a cluster.",
+        )
+        for name, value in {"extended": {"rdma/hca": 1}, "shared_memory": "auto"}.items()
+    ),
+    *(
+        Wrong(
+            JAX | fields,
+            field,
+            "dict",
+            "text or a number: there is no cluster behind it",
+            'Take it from Airflow in a template, e.g. "{{ conn.hub.password }}", or use a cluster.',
+        )
+        for field, fields in {
+            "env.TOKEN": {"env": {"A": "b", "TOKEN": {"secret": {"name": "hub", "key": "token"}}}},
+            "replicas.worker.env.NODE": {"replicas": {"worker": {"env": {"NODE": {"field": "spec.nodeName"}}}}},
+        }.items()
+    ),
+    Wrong(
         JAX | {"num_nodes": 2, "resources_per_node": {"cpu": 5000}},
         "resources_per_node.cpu",
         10000.0,
@@ -405,7 +676,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def _run(spec: dict[str, Any], tmp_path: Path) -> None:
     """The way that every operator takes: nothing may have happened when one of the first three steps refuses."""
     backend = LocalBackend(tmp_path / "root", 0.05, None)
-    job = lay_out(parse_spec(spec))
+    job = plan_job(parse_spec(spec))
     backend.check(job)
     asyncio.run(backend.submit(job, Identity(dag_id="d", run_id="r", task_id="t")))
 
@@ -430,29 +701,45 @@ def test_a_wrong_spec(wrong: Wrong, tmp_path: Path, started: Any) -> None:
     assert started() == []
 
 
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"args": ["x" * 100_000] * 25}, "args"),
+        ({"replicas": {"worker": {"env": {f"V{at}": "x" * 100_000 for at in range(25)}}}}, "replicas.worker.env"),
+    ],
+)
+def test_more_arguments_and_variables_than_linux_takes(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        LocalBackend(Path("/nowhere"), 0.05, None).check(plan_job(parse_spec(JAX | fields)))
+
+    (problem,) = caught.value.problems
+    assert problem.field == field
+    assert "all arguments and variables of a process" in problem.allowed
+
+
 def test_a_program_is_looked_for_where_the_process_starts(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.touch(mode=0o755)
-    job = lay_out(parse_spec(JAX | {"command": ["./train.sh"], "working_dir": str(tmp_path)}))
+    job = plan_job(parse_spec(JAX | {"command": ["./train.sh"], "working_dir": str(tmp_path)}))
 
     LocalBackend(tmp_path / "root", 0.05, None).check(job)
 
 
 def test_a_script_that_its_launcher_takes_without_the_interpreter_is_no_program(tmp_path: Path) -> None:
-    job = lay_out(parse_spec({"framework": "paddle", "command": ["python", "train.py"]}))
+    job = plan_job(parse_spec({"framework": "paddle", "command": ["python", "train.py"]}))
     assert job.replicas[0].argv == ("python", "-m", "paddle.distributed.launch", "train.py")
 
     LocalBackend(tmp_path / "root", 0.05, None).check(job)
 
 
-def test_what_this_machine_cannot_do_is_told_with_the_backend() -> None:
+def test_what_this_machine_cannot_do_is_reported_with_the_backend() -> None:
     with pytest.raises(UnsupportedField, match="Backend 'local' cannot express") as caught:
-        LocalBackend(Path("/nowhere"), 0.05, None).check(lay_out(parse_spec(JAX | {"image": "i"})))
+        LocalBackend(Path("/nowhere"), 0.05, None).check(plan_job(parse_spec(JAX | {"image": "i"})))
 
     assert caught.value.backend == "local"
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec({"num_nodes": 0, "rplicas": {}, "run_policy": {"backoff_limit": -1}})
 
@@ -475,6 +762,22 @@ def test_all_problems_are_told_at_once() -> None:
         ({"resources_per_node": {"cpu": 2}}, "resources_per_node.cpu.limits", "2"),
         ({"resources_per_node": {"cpu": 2}}, "resources_per_node.cpu.requests", "2"),
         ({"resources_per_node": {"memory": {"limits": "4Gi"}}}, "resources_per_node.memory.requests", None),
+        # The least, and what is less only by its unit.
+        ({"resources_per_node": {"memory": "1Mi"}}, "resources_per_node.memory.limits", "1Mi"),
+        ({"resources_per_node": {"cpu": {"requests": "500m", "limits": 2}}}, "resources_per_node.cpu.requests", "500m"),
+        # One accelerator of NVIDIA's is a number, however it is written.
+        ({"resources_per_node": {"gpu": {"requests": 2, "limits": "2"}}}, "resources_per_node.gpu", 2),
+        ({"resources_per_node": {"gpu": {"limits": 2}}}, "resources_per_node.gpu", 2),
+        ({"resources_per_node": {"gpu": {"nvidia.com/gpu": "2"}}}, "resources_per_node.gpu", 2),
+        ({"resources_per_node": {"gpu": {"google.com/tpu": "4"}}}, "resources_per_node.gpu", {"google.com/tpu": 4}),
+        (
+            {"resources_per_node": {"gpu": {"nvidia.com/mig-1g.5gb": 1}}},
+            "resources_per_node.gpu",
+            {"nvidia.com/mig-1g.5gb": 1},
+        ),
+        ({"resources_per_node": {"extended": {"rdma/hca": "1"}}}, "resources_per_node.extended", {"rdma/hca": 1}),
+        ({"resources_per_node": {"memory": "1Gi", "shared_memory": "1Gi"}}, "resources_per_node.shared_memory", "1Gi"),
+        ({"elastic": {"min_nodes": 2, "max_nodes": 2}}, "elastic.min_nodes", 2),
         ({"num_nodes": None, "num_workers": 2}, "num_workers", 2),
         ({"command": ("python", "x")}, "command", ("python", "x")),
         ({"env": {"TOKEN": ""}}, "env", {"TOKEN": ""}),

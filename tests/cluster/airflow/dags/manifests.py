@@ -84,3 +84,19 @@ for how in ("poke", "reschedule", "deferred"):
             poke_interval=2,
             timeout=150,
         )
+
+for soft in (False, True):
+    with DAG(
+        f"found_every_{'soft' if soft else 'hard'}",
+        schedule=None,
+        params={"namespace": "default", "backend": "", "selector": ""},
+    ):
+        TrainJobSensor(
+            task_id="wait",
+            selector="{{ params.selector }}",
+            namespace="{{ params.namespace }}",
+            every_match=True,
+            soft_fail=soft,
+            deferrable=True,
+            timeout=150,
+        )

@@ -6,7 +6,12 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from airflow_trainer_provider import TrainJobOperator
+from airflow_trainer_provider import (
+    ResumeTrainJobOperator,
+    SuspendTrainJobOperator,
+    TrainJobOperator,
+    TrainJobSensor,
+)
 
 #: Framework -> its script, and the fields of its job's layout; three processes meet.
 LAYOUTS = {
@@ -19,9 +24,12 @@ LAYOUTS = {
 }
 PARAMS = {
     "backend": "native",
+    "conn_id": "kubernetes_default",
     "namespace": "default",
     "folder": "",
     "mode": "train",
+    "patience": "120",
+    "nodes": 2,
     "image": "trainer.test/worker:test",
 }
 SCRIPTS = {
@@ -44,10 +52,24 @@ SHARED = {
 }
 COMMON = {
     "backend": "{{ params.backend }}",
+    "kubernetes_conn_id": "{{ params.conn_id }}",
     "namespace": "{{ params.namespace }}",
     "image": "{{ params.image }}",
     "resources_per_node": {"cpu": {"requests": "50m"}},
 }
+
+#: A job that trains until it is let go.
+WATCHED = {
+    "framework": "xgboost",
+    "num_nodes": "{{ params.nodes }}",
+    "command": ["python3", "-u", "/scripts/job.py"],
+    "args": ["{{ params.mode }}", "/shared"],
+    "env": {"PATIENCE_SECONDS": "{{ params.patience }}"},
+    "pod_template": {"spec": SHARED},
+    **COMMON,
+}
+#: Long enough for six jobs to start, whatever else the machine does.
+LIMIT = timedelta(seconds=40)
 
 for how in ("waiting", "deferred"):
     for framework, (script, layout) in LAYOUTS.items():
@@ -63,17 +85,43 @@ for how in ("waiting", "deferred"):
                 **layout,
                 **COMMON,
             )
-    with DAG(f"watched_{how}", schedule=None, params=PARAMS):
+    for name, options, policy, run_options in (
+        ("watched", {"retries": 1}, {}, {}),
+        ("patient", {"retries": 9}, {}, {}),
+        ("retried", {"retries": 1}, {"infrastructure_retries": 2}, {}),
+        ("once", {}, {}, {}),
+        ("limited", {"execution_timeout": LIMIT}, {}, {}),
+        ("run_limited", {}, {}, {"dagrun_timeout": LIMIT}),
+    ):
+        with DAG(f"{name}_{how}", schedule=None, params=PARAMS, **run_options):
+            TrainJobOperator(
+                task_id="train",
+                deferrable=how == "deferred",
+                retry_delay=timedelta(seconds=1),
+                run_policy={"grace_period_seconds": 3, **policy},
+                **WATCHED,
+                **options,
+            )
+
+HOLD = "import time; block = bytearray(120 << 20); time.sleep(3); print(len(block) >> 20, 'MiB held')"
+for how in ("waiting", "deferred"):
+    with DAG(f"grown_{how}", schedule=None, params=PARAMS):
         TrainJobOperator(
             task_id="train",
-            framework="xgboost",
-            num_nodes=2,
+            framework="jax",
             deferrable=how == "deferred",
             retries=1,
             retry_delay=timedelta(seconds=1),
-            command=["python3", "-u", "/scripts/job.py"],
-            args=["{{ params.mode }}", "/shared"],
-            pod_template={"spec": SHARED},
-            run_policy={"grace_period_seconds": 3},
-            **COMMON,
+            command=["python3", "-c", HOLD],
+            run_policy={"grace_period_seconds": 1, "on_oom": {"factor": 1.5, "max": "1Gi"}},
+            **COMMON | {"resources_per_node": {"memory": "100Mi"}},
         )
+
+with DAG("managed", schedule=None, params=PARAMS):
+    train = TrainJobOperator(
+        task_id="train", wait_for_completion=False, run_policy={"grace_period_seconds": 3}, **WATCHED
+    )
+    suspend = SuspendTrainJobOperator(task_id="suspend", job=train.output)
+    resume = ResumeTrainJobOperator(task_id="resume", job=train.output, wait_until_running=True)
+    wait = TrainJobSensor(task_id="wait", job=train.output, deferrable=True)
+    suspend >> resume

@@ -1,0 +1,1 @@
+"""How a cluster is reached: connections, kubeconfigs, credentials and their renewal."""

@@ -1,0 +1,186 @@
+"""Keeps the credentials of a connection usable: they are loaded when they are due, and again when they are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.credentials import Address, Credentials, CredentialSource
+from airflow_trainer_provider.errors import TrainJobError
+
+log = logging.getLogger(__name__)
+
+#: Reads a connection as it is now.
+Reread = Callable[[], Awaitable[ClusterConnection]]
+
+#: How soon credentials that could not be renewed are asked for again, in seconds.
+_RENEW_AGAIN = 10
+#: How soon credentials that are refused are loaded again, at first and at most, in seconds: a plugin may run for that,
+#: and Airflow may be asked for the connection. After this long without a refusal the pause starts over.
+_RELOAD_FIRST = 1.0
+_RELOAD_MOST = 10.0
+_RELOAD_QUIET = 60.0
+#: How long the connection may take to be read, in seconds.
+_REREAD_SECONDS = 10.0
+
+
+class Renewal:
+    """The credentials of one connection.
+
+    A connection that is changed is followed as long as it leads to the same API server. What waits for jobs at one API
+    server must not look for them at another, where it would take them for lost.
+
+    :param connection: how to reach the cluster.
+    :param reread: reads the connection as it is now; None where it cannot change.
+    :param replaced: called when other credentials are in use.
+    """
+
+    def __init__(self, connection: ClusterConnection, reread: Reread | None, replaced: Callable[[], None]) -> None:
+        #: The connection that the credentials are from.
+        self.connection = connection
+        #: The credentials in use; None until the first request.
+        self.current: Credentials | None = None
+        #: The other API server that the connection leads to by now.
+        self.moved_to: Address | None = None
+        self._source = CredentialSource(connection)
+        self._reread = reread
+        self._replaced = replaced
+        self._loading = asyncio.Lock()
+        self._reloaded_at = -_RELOAD_QUIET
+        self._reload_pause = 0.0
+
+    async def due(self) -> Credentials:
+        """The credentials for a request, loaded if they are due.
+
+        :raises BackendUnavailable: the connection leads nowhere.
+        :raises ApiError: without a status: its credential plugin failed.
+        """
+        if self.current is not None and not _is_due(self.current):
+            return self.current
+        async with self._loading:
+            if self.current is None:
+                self.current = await self._source.load()
+            elif _is_due(self.current):
+                self.current = await self._renewed(self.current)
+            return self.current
+
+    async def after_refusal(self, refused: Credentials) -> Credentials | None:
+        """Other credentials than those that the API server has refused; None where there are none yet.
+
+        All requests that are refused share one attempt to find others, and attempts are seconds apart.
+
+        :param refused: what the request was sent with.
+        """
+        async with self._loading:
+            if self.current is not None and self.current.are(refused):
+                now = time.monotonic()
+                if now - self._reloaded_at < self._reload_pause:
+                    return None
+                starts_over = now - self._reloaded_at >= _RELOAD_QUIET
+                self._reload_pause = _RELOAD_FIRST if starts_over else min(2 * self._reload_pause, _RELOAD_MOST)
+                self._reloaded_at = now
+                await self._reload(refused)
+        return None if self.current is None or self.current.are(refused) else self.current
+
+    async def use(self, connection: ClusterConnection) -> bool:
+        """Go on with the connection as it is now.
+
+        :param connection: the same or a changed one.
+        :return: False where it leads to another API server; what is in use stays.
+        """
+        if connection == self.connection and self.moved_to is None:
+            return True
+        source = CredentialSource(connection)
+        if self.current is not None:
+            try:
+                address = await source.address()
+            except TrainJobError as error:
+                log.warning("The changed connection is not used: %s", error)
+                return True
+            if not self._leads_here(address):
+                return False
+            self.current = replace(self.current, renew_at=0.0)
+        self.connection, self._source, self.moved_to = connection, source, None
+        return True
+
+    def way_out(self) -> str:
+        """What to do about a refusal."""
+        connection = f"connection {self.connection.id!r}"
+        if self.moved_to is None or self.current is None:
+            return (
+                f"The API server refuses the credentials of {connection}. Renew them there, or in the file that it "
+                "names: what waits goes on with the new ones."
+            )
+        return (
+            f"The API server at {self.current.address} refuses the credentials that it was reached with, and "
+            f"{connection} leads to another one now: {self.moved_to}. Jobs are not followed there. Name the old one in "
+            "the connection again, with new credentials, until its jobs have ended."
+        )
+
+    def forget(self) -> None:
+        """Load the credentials again for the next request."""
+        self.current = None
+
+    async def _renewed(self, current: Credentials) -> Credentials:
+        try:
+            fresh = await self._source.load()
+        except TrainJobError as error:
+            # They are renewed before they expire: there is time left to try that again.
+            log.warning("Credentials could not be renewed; asking again in %d s: %s", _RENEW_AGAIN, error)
+            return replace(current, renew_at=time.monotonic() + _RENEW_AGAIN)
+        return fresh if self._take(fresh) else replace(current, renew_at=fresh.renew_at)
+
+    async def _reload(self, refused: Credentials) -> None:
+        """Look for other credentials: where the connection says, and in the connection as it is now."""
+        try:
+            fresh = await self._source.load()
+            if not fresh.are(refused):
+                self._take(fresh)
+                return
+        except TrainJobError as error:
+            log.warning("Credentials that were refused could not be loaded again: %s", error)
+        if self._reread is None:
+            return
+        try:
+            connection = await asyncio.wait_for(self._reread(), _REREAD_SECONDS)
+            if connection != self.connection:
+                source = CredentialSource(connection)
+                if self._take(await source.load()):
+                    self.connection, self._source = connection, source
+        except TrainJobError as error:
+            log.warning("Connection %r could not be read again: %s", self.connection.id, error)
+        except Exception as error:
+            # Of a secrets backend: its words may hold what it was asked for.
+            log.warning("Connection %r could not be read again: %s", self.connection.id, type(error).__name__)
+
+    def _take(self, fresh: Credentials) -> bool:
+        """Use credentials, if they are for the same API server."""
+        if not self._leads_here(fresh.address):
+            return False
+        changed = self.current is not None and not self.current.are(fresh)
+        self.current, self.moved_to = fresh, None
+        if changed:
+            self._replaced()
+        return True
+
+    def _leads_here(self, address: Address) -> bool:
+        if self.current is None or address == self.current.address:
+            return True
+        if self.moved_to != address:
+            log.warning(
+                "Connection %r leads to another API server now: %s. New jobs go there. Those that are waited for here "
+                "stay at %s, with the credentials that they have.",
+                self.connection.id,
+                address,
+                self.current.address,
+            )
+        self.moved_to = address
+        return False
+
+
+def _is_due(credentials: Credentials) -> bool:
+    return credentials.renew_at is not None and time.monotonic() >= credentials.renew_at

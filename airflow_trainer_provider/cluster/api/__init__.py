@@ -1,0 +1,1 @@
+"""HTTP to the API server: requests, streams, retries, and the recovery after an outage."""

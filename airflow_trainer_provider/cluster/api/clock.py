@@ -1,0 +1,40 @@
+"""How far the API server's clock is from this machine's."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+
+from airflow_trainer_provider.job.status import JobStatus
+
+#: Answers have their time in whole seconds, and take a moment: a difference that is not greater is none.
+_UNCERTAIN = timedelta(seconds=2)
+
+
+class ServerClock:
+    """The clock by which a cluster's objects have their times."""
+
+    def __init__(self) -> None:
+        #: By how much it is ahead of this machine's.
+        self.ahead = timedelta(0)
+
+    def note(self, date: str | None) -> None:
+        """Take in when the API server has answered.
+
+        :param date: the ``Date`` of an answer that has just come.
+        """
+        try:
+            ahead = parsedate_to_datetime(date or "") - datetime.now(timezone.utc)
+        except (TypeError, ValueError):
+            return
+        if abs(ahead - self.ahead) > _UNCERTAIN:
+            self.ahead = ahead if abs(ahead) > _UNCERTAIN else timedelta(0)
+
+    def here(self, status: JobStatus) -> JobStatus:
+        """A job's status, with the time from which its start is measured by this machine's clock.
+
+        :param status: as the cluster has it.
+        """
+        if status.waiting_since is None or not self.ahead:
+            return status
+        return status.model_copy(update={"waiting_since": status.waiting_since - self.ahead})

@@ -1,0 +1,172 @@
+"""Waits between attempts, and notices when the API server answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from airflow_trainer_provider.cluster.answers import NO_ANSWER, NOT_SENT, SILENT
+from airflow_trainer_provider.errors import ApiError
+
+#: Between two probes, in seconds.
+PROBE_SECONDS = 1.0
+#: All that wait for the API server go on within so many seconds, so that they do not come at the same moment.
+SPREAD = 0.2
+#: The longest wait that the API server can ask for with ``Retry-After``, in seconds.
+LONGEST_ASKED = 60.0
+#: How long probing goes on after the last pause, in seconds: an attempt may take as long as a call may.
+_PROBE_ON = 60.0
+#: Reasons of errors that come of an API server that is down.
+_NO_ANSWER = (NO_ANSWER, NOT_SENT, SILENT)
+#: A recovery that no failed probe has shown counts once in so many seconds.
+_OWN_FAILURE_SECONDS = 30.0
+#: What an API server answers until it has its paths, and the objects of a resource.
+_WHILE_IT_STARTS = (503, 429)
+#: How long an API server that starts may refuse even the question whether it is ready, in seconds.
+_STARTING = 10.0
+_OK = 200
+_UNAUTHORIZED = 401
+_FORBIDDEN = 403
+_SERVER_ERROR = 500
+
+
+class Recovery:
+    """Probes the API server once a second while it does not answer, for all that wait for it.
+
+    :param probe: asks the API server whether it is ready; gives the HTTP status, None without an answer. It takes no
+        longer than about :data:`PROBE_SECONDS`.
+    """
+
+    def __init__(self, probe: Callable[[], Awaitable[int | None]]) -> None:
+        self._probe = probe
+        self._probing: asyncio.Task[None] | None = None
+        self._probe_until = 0.0
+        self._was_silent = False
+        self._recovered_at = -_OWN_FAILURE_SECONDS
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._hidden_since: float | None = None
+        #: How often the API server has recovered.
+        self.count = 0
+
+    async def wait(self, seconds: float, error: Exception | None) -> None:
+        """Wait so long; after an error that an outage makes, only until the API server has recovered.
+
+        :param error: what the last attempt came to.
+        """
+        if not isinstance(error, ApiError) or not _ends_with_recovery(error):
+            await asyncio.sleep(seconds)
+            return
+        if error.status != _UNAUTHORIZED:
+            self._was_silent = self._was_silent or error.status is None
+            self._probe_until = time.monotonic() + seconds + _PROBE_ON
+            if self._probing is None:
+                self._probing = asyncio.create_task(self._probe_until_ready(), name="probe of an API server")
+        recovered = asyncio.get_running_loop().create_future()
+        self._waiting.add(recovered)
+        try:
+            done, _ = await asyncio.wait({recovered}, timeout=seconds)
+        finally:
+            self._waiting.discard(recovered)
+        if done:
+            await asyncio.sleep(random.uniform(0, SPREAD))
+
+    def recovered(self) -> None:
+        """Have all go on that wait for the API server's recovery."""
+        self.count += 1
+        self._recovered_at = time.monotonic()
+        for each in self._waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def is_starting(self) -> bool:
+        """Whether an API server that answers is not ready yet: until it has read its roles, it forbids everything."""
+        status = await self._probe()
+        if status != _FORBIDDEN:
+            return status is None or status >= _SERVER_ERROR
+        if self._hidden_since is None:
+            self._hidden_since = time.monotonic()
+        return time.monotonic() - self._hidden_since < _STARTING
+
+    def close(self) -> None:
+        """Probe no longer."""
+        if self._probing is not None:
+            self._probing.cancel()
+
+    async def _probe_until_ready(self) -> None:
+        due, failed, last = time.monotonic(), False, None
+        try:
+            while time.monotonic() < self._probe_until:
+                due += PROBE_SECONDS
+                await asyncio.sleep(due - time.monotonic())
+                status = await self._probe()
+                if status == _OK:
+                    self._hidden_since = None
+                if status is None or status >= _SERVER_ERROR:
+                    failed = True
+                # Where the account may not ask, or a gateway does not know the path, a repeated refusal is an answer;
+                # an API server that starts refuses for a moment.
+                elif status in (_OK, last):
+                    # Connections that keep breaking while the API server is ready fail for a reason of their own.
+                    if failed or (self._was_silent and time.monotonic() - self._recovered_at > _OWN_FAILURE_SECONDS):
+                        self.recovered()
+                    return
+                last = status
+        finally:
+            self._probing, self._was_silent = None, False
+
+
+class Backoff:
+    """Pauses between the attempts of one caller: longer ones after each failure, short ones after a recovery.
+
+    :param recovery: of the connection.
+    :param first: the first pause, in seconds.
+    :param most: the longest pause, in seconds.
+    :param starting: attempts that an API server may refuse while it starts, before pauses get longer. Only for callers
+        that are few: it answers each of them.
+    """
+
+    def __init__(self, recovery: Recovery, first: float, most: float, starting: int = 0) -> None:
+        self._recovery = recovery
+        self._first = first
+        self._most = most
+        self._starting = starting
+        self._refused = 0
+        self._count = recovery.count
+        self._is_outage = False
+        #: Attempts that have failed since the last success or recovery.
+        self.failures = 0
+
+    def failed(self, error: Exception | None) -> None:
+        """Note that an attempt has failed.
+
+        :param error: what it came to. One that no outage makes ends an outage: the API server answers again, e.g.
+            that the storage of a custom resource is not ready yet.
+        """
+        was_outage, self._is_outage = self._is_outage, isinstance(error, ApiError) and _ends_with_recovery(error)
+        if self._count != self._recovery.count or (was_outage and not self._is_outage):
+            self.reset()
+        self.failures += 1
+        is_starting = isinstance(error, ApiError) and error.status in _WHILE_IT_STARTS
+        self._refused = self._refused + 1 if is_starting else 0
+
+    def reset(self) -> None:
+        """Note that an attempt has succeeded."""
+        self._count = self._recovery.count
+        self.failures = self._refused = 0
+
+    async def pause(self, error: Exception | None) -> None:
+        """Wait before the next attempt: at least as long as the API server has asked for, within bounds.
+
+        :param error: what the last attempt came to.
+        """
+        growing = 1 if 0 < self._refused <= self._starting else self.failures
+        # Jitter: what fails together does not come back together.
+        pause = min(self._most, self._first * 2 ** min(max(growing - 1, 0), 16)) * random.uniform(0.5, 1.0)
+        asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
+        await self._recovery.wait(max(pause, min(asked, LONGEST_ASKED)), error)
+
+
+def _ends_with_recovery(error: ApiError) -> bool:
+    return error.reason in _NO_ANSWER or error.status == _UNAUTHORIZED or (error.status or 0) >= _SERVER_ERROR

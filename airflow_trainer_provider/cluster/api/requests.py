@@ -1,0 +1,215 @@
+"""Requests and their answers: JSON in and out, lines out, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import aiohttp
+
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.renewal import Renewal, Reread
+from airflow_trainer_provider.cluster.answers import (
+    BAD_CERTIFICATE,
+    NO_ANSWER,
+    NOT_SENT,
+    SILENT,
+    api_error,
+    is_transient,
+)
+from airflow_trainer_provider.cluster.api.clock import ServerClock
+from airflow_trainer_provider.cluster.api.recovery import PROBE_SECONDS, Recovery
+from airflow_trainer_provider.cluster.api.retry import Outage
+from airflow_trainer_provider.cluster.api.session import Session
+from airflow_trainer_provider.errors import ApiError
+from airflow_trainer_provider.kinds.base import Manifest
+
+_T = TypeVar("_T")
+#: Seconds.
+_CONNECT = 10
+_CALL = 60
+#: How many calls are under way at a time; watches and logs do not count.
+_AT_ONCE = 32
+#: For what extensions of the API serve: they have seconds and places of their own, so that others never wait for them.
+_EXTENSION = 10
+_EXTENSIONS_AT_ONCE = 4
+#: From this status on, an answer is no success; redirects are not followed.
+_NO_SUCCESS = 300
+_UNAUTHORIZED = 401
+_FORBIDDEN = 403
+_UNAVAILABLE = 503
+#: Answers 200 once all that an API server does at its start is done; everybody who is logged in may ask.
+_READY = "/readyz"
+
+
+class Requests:
+    """Sends requests to one cluster.
+
+    :param connection: how to reach the cluster.
+    :param outage_budget: seconds for which a call is repeated.
+    :param reread: reads the connection as it is now; None where it cannot change.
+    """
+
+    def __init__(self, connection: ClusterConnection, outage_budget: float, reread: Reread | None = None) -> None:
+        #: Reports when the API server answers again, or accepts our credentials again.
+        self.recovery = Recovery(self._probe)
+        self._session = Session(connection, reread, self.recovery.recovered)
+        self._outage = Outage(f"The Kubernetes API of connection {connection.id!r}", outage_budget, self.recovery)
+        # Thousands of jobs that end at once would open a connection each.
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._extension_places = asyncio.Semaphore(_EXTENSIONS_AT_ONCE)
+        self._were_known = False
+
+    @property
+    def clock(self) -> ServerClock:
+        """The API server's clock, as its answers show it."""
+        return self._session.clock
+
+    @property
+    def renewal(self) -> Renewal:
+        """The credentials that requests are sent with."""
+        return self._session.renewal
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+        may_repeat: Callable[[ApiError], bool] = is_transient,
+    ) -> Manifest:
+        """Send a request, again and again during an outage of the API server.
+
+        :param path: of the API, e.g. ``/version``.
+        :param content_type: of the body.
+        :param may_repeat: whether another attempt after an error is allowed, and can help.
+        :raises ApiError: the API server did not do what it was asked to.
+        """
+        what = f"{method} {path}"
+        data = None if body is None else json.dumps(body).encode()
+        timeout = aiohttp.ClientTimeout(total=_CALL, sock_connect=_CONNECT)
+        send = partial(
+            self._session.send, method, path, query=query or {}, timeout=timeout, data=data, content_type=content_type
+        )
+
+        async def attempt() -> Manifest:
+            return await self._answer(what, self._places, send)
+
+        return await self.repeat(attempt, may_repeat)
+
+    async def repeat(
+        self, attempt: Callable[[], Awaitable[_T]], may_repeat: Callable[[ApiError], bool] = is_transient
+    ) -> _T:
+        """Make an attempt, again and again during an outage of the API server.
+
+        :param attempt: sends requests.
+        :param may_repeat: as for :meth:`call`.
+        :raises ApiError: the last attempt's.
+        """
+        # An API server that has just started may not know yet whom it used to know.
+        return await self._outage.overcome(
+            attempt, lambda error: may_repeat(error) or (error.status == _UNAUTHORIZED and self._were_known)
+        )
+
+    async def call_extension(self, path: str, query: Mapping[str, str]) -> Manifest:
+        """Read what an extension of the API serves, with one request: it may be down, or refuse whom the API server
+        knows. Other requests do not wait for it, and a refusal has no credentials loaded.
+
+        :param path: of the API.
+        :raises ApiError: there is no answer within ten seconds, or another one than asked for.
+        """
+        timeout = aiohttp.ClientTimeout(total=_EXTENSION)
+        send = partial(self._session.send, "GET", path, query=query, timeout=timeout, may_reload=False)
+        return await self._answer(f"GET {path}", self._extension_places, send)
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], silent: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A long answer, over one connection, in pieces of any size.
+
+        :param path: of the API.
+        :param silent: seconds of silence after which the connection counts as dead.
+        :raises ApiError: there is no answer, or it breaks off.
+        """
+        what = f"GET {path}"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=silent)
+        with _on_the_way(what):
+            response = await self._session.send("GET", path, query=query, timeout=timeout)
+            async with response:
+                if response.status >= _NO_SUCCESS:
+                    raise await self._error(what, response, await response.read())
+                yield response.content.iter_any()
+
+    async def close(self) -> None:
+        """Close the connections; streams break."""
+        self.recovery.close()
+        await self._session.close()
+
+    async def _answer(
+        self, what: str, places: asyncio.Semaphore, send: Callable[[], Awaitable[aiohttp.ClientResponse]]
+    ) -> Manifest:
+        """Send a request once one of the places is free."""
+        with _on_the_way(what):
+            async with places, await send() as response:
+                answer = await response.read()
+        if response.status >= _NO_SUCCESS:
+            raise await self._error(what, response, answer)
+        self._were_known = True
+        return parse(what, answer)
+
+    async def _error(self, what: str, response: aiohttp.ClientResponse, answer: bytes) -> ApiError:
+        error = api_error(what, response.status, answer, response.headers)
+        if error.status == _FORBIDDEN and await self.recovery.is_starting():
+            message = f"{error}. The API server is not ready yet"
+            return ApiError(message, status=_UNAVAILABLE, reason="ServiceUnavailable", answer=error.answer)
+        if error.status != _UNAUTHORIZED:
+            return error
+        message = f"{error}. {self.renewal.way_out()}"
+        return ApiError(message, status=error.status, reason=error.reason, answer=error.answer)
+
+    async def _probe(self) -> int | None:
+        timeout = aiohttp.ClientTimeout(total=PROBE_SECONDS)
+        try:
+            return await self._session.ask(_READY, timeout=timeout)
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+            return None
+
+
+def parse(what: str, text: bytes) -> Manifest:
+    """The object that an answer, or a line of one, is.
+
+    :param what: what was asked.
+    :raises ApiError: without a status: it is none, so that another server answered, or the answer is not whole.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ApiError(f"{what}: the answer is no JSON object: {text[:200].decode(errors='replace')!r}")
+    result: dict[str, Any] = found
+    return result
+
+
+@contextmanager
+def _on_the_way(what: str) -> Iterator[None]:
+    """Turns what goes wrong on the way to the API server into an ApiError without a status."""
+    try:
+        yield
+    except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+        words = f"{type(error).__name__}: {error}".rstrip(": ")
+        # Without the cause, which logs show as well: a proxy's error quotes its URL with the password.
+        raise ApiError(f"{what}: {words}", reason=_reason(error)) from None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return BAD_CERTIFICATE
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)):
+        return NOT_SENT
+    return SILENT if isinstance(error, aiohttp.SocketTimeoutError) else NO_ANSWER

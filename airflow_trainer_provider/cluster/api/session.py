@@ -1,0 +1,185 @@
+"""One HTTP session with an API server: it keeps its connections open, and its credentials fresh."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import urllib.request
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.credentials import Credentials
+from airflow_trainer_provider.cluster.access.renewal import Renewal, Reread
+from airflow_trainer_provider.cluster.api.clock import ServerClock
+from airflow_trainer_provider.errors import BackendUnavailable
+from airflow_trainer_provider.version import __version__
+
+#: A silent connection is probed after so many seconds, so often, and given up after so many probes without an answer.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+_UNAUTHORIZED = 401
+
+
+class Session:
+    """Sends requests. It belongs to the event loop that it was first used in.
+
+    :param connection: how to reach the cluster.
+    :param reread: reads the connection as it is now; None where it cannot change.
+    :param renewed: called when other credentials are in use.
+    """
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        reread: Reread | None = None,
+        renewed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.renewal = Renewal(connection, reread, renewed)
+        self.clock = ServerClock()
+        self._http: aiohttp.ClientSession | None = None
+        self._identity = ""
+        self._unused: weakref.finalize[..., Session] | None = None
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+        data: bytes | None = None,
+        content_type: str = "application/json",
+        may_reload: bool = True,
+    ) -> aiohttp.ClientResponse:
+        """Send a request and return the answer, whose body is yet to be read; once more where the credentials were
+        refused, and there are others.
+
+        :param path: of the API, e.g. ``/api/v1/namespaces/default/pods``.
+        :param timeout: when to give up.
+        :param data: the body.
+        :param may_reload: whether others are looked for where the credentials were refused.
+        :raises BackendUnavailable: the connection leads nowhere.
+        :raises aiohttp.ClientError: no answer came.
+        """
+        credentials = await self.renewal.due()
+        response = await self._send(credentials, method, path, query, timeout, data, content_type)
+        if response.status != _UNAUTHORIZED or not may_reload:
+            return response
+        others = await self.renewal.after_refusal(credentials)
+        if others is None:
+            return response
+        response.release()
+        return await self._send(others, method, path, query, timeout, data, content_type)
+
+    async def ask(self, path: str, *, timeout: aiohttp.ClientTimeout) -> int:
+        """The HTTP status of the answer to a GET with the credentials in use: none are loaded or renewed.
+
+        :param path: of the API.
+        :param timeout: when to give up.
+        :raises aiohttp.ClientError: no answer came, or there are no credentials yet.
+        """
+        if self.renewal.current is None:
+            raise aiohttp.ClientConnectionError("nothing has been sent yet")
+        async with await self._send(self.renewal.current, "GET", path, {}, timeout) as response:
+            return response.status
+
+    async def close(self) -> None:
+        """Close the connections. The next request opens new ones."""
+        http, self._http = self._http, None
+        self.renewal.forget()
+        if http is not None:
+            await http.close()
+
+    async def _send(
+        self,
+        credentials: Credentials,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+        data: bytes | None = None,
+        content_type: str = "",
+    ) -> aiohttp.ClientResponse:
+        # Names within the path are quoted already.
+        url = URL(credentials.server + quote(path, safe="/:%"), encoded=True).with_query(query)
+        options: dict[str, Any] = {"server_hostname": credentials.server_name} if credentials.server_name else {}
+        headers = credentials.headers.copy()
+        if data is not None:
+            headers["Content-Type"] = content_type
+        response = await self._connected(credentials).request(
+            method,
+            url,
+            data=data,
+            headers=headers,
+            proxy=credentials.proxy or _proxy_of_environment(url),
+            timeout=timeout,
+            # Credentials go to the API server only, and not to an address that it redirects to.
+            allow_redirects=False,
+            **options,
+        )
+        self.clock.note(response.headers.get("Date"))
+        return response
+
+    def _connected(self, credentials: Credentials) -> aiohttp.ClientSession:
+        """The HTTP session for credentials: another one where they are shown when a connection is made."""
+        if self._http is None or self._identity != credentials.identity:
+            _check_proxy(self.renewal.connection, credentials)
+            if self._unused is not None:
+                self._unused()
+            self._http, self._identity = self._open(credentials), credentials.identity
+            # A cluster that is no longer used is garbage, and does not close its session.
+            self._unused = weakref.finalize(self, _close_later, asyncio.get_running_loop(), self._http)
+            self._unused.atexit = False
+        return self._http
+
+    def _open(self, credentials: Credentials) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            ssl=credentials.tls if credentials.tls is not None else True,
+            # Watches and logs hold one each; calls must not have to wait for them.
+            limit=0,
+            socket_factory=None if self.renewal.connection.disable_tcp_keepalive else _probed_socket,
+        )
+        # Not trust_env: with it, a .netrc that has an entry for everybody breaks each request that carries a token.
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": f"airflow-trainer-provider/{__version__}", "Accept": "application/json"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+
+def _close_later(loop: asyncio.AbstractEventLoop, http: aiohttp.ClientSession) -> None:
+    if not http.closed and not loop.is_closed():
+        asyncio.run_coroutine_threadsafe(http.close(), loop)
+
+
+def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        # Not every system has all of them.
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+def _proxy_of_environment(url: URL) -> str | None:
+    proxy = urllib.request.getproxies().get(url.scheme)
+    if not proxy or urllib.request.proxy_bypass(f"{url.host}:{url.port}"):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _check_proxy(connection: ClusterConnection, credentials: Credentials) -> None:
+    proxy = credentials.proxy or _proxy_of_environment(URL(credentials.server))
+    if proxy is not None and URL(proxy).scheme not in ("http", "https"):
+        where = "proxy-url of its kubeconfig" if credentials.proxy else "the environment (HTTPS_PROXY, HTTP_PROXY)"
+        raise BackendUnavailable(
+            f"Connection {connection.id!r}: {where} names a {URL(proxy).scheme} proxy; only http and https are "
+            "possible. Name such a one, or except the API server with NO_PROXY."
+        )

@@ -1,0 +1,228 @@
+"""The objects that a watch has seen, by key, and the subscriptions that are notified of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Sequence
+
+from airflow_trainer_provider.errors import ApiError
+from airflow_trainer_provider.job.signal import Signal
+from airflow_trainer_provider.kinds.base import Manifest
+
+#: How many objects are taken, or tasks woken, before other tasks have their turn.
+_AT_ONCE = 10
+#: Object -> the keys that it is found by; none: it is not subscribed to, and not kept.
+KeysOf = Callable[[Manifest], Sequence[str]]
+
+
+def by_name(manifest: Manifest) -> Sequence[str]:
+    """The object's name, to find it by."""
+    return (str(manifest["metadata"]["name"]),)
+
+
+def by_involved(event: Manifest) -> Sequence[str]:
+    """Of an event, the name of the object that it is about, and each beginning of that name up to a dash: what
+    controllers make for a job, they call by the job's name and something behind it.
+    """
+    words = str(event["involvedObject"].get("name") or "").split("-")
+    return tuple("-".join(words[:count]) for count in range(1, len(words) + 1))
+
+
+@functools.cache
+def by_label(label: str) -> KeysOf:
+    """A function that gives an object's value of a label, to find it by. The same function for the same label.
+
+    :param label: e.g. ``training.kubeflow.org/job-name``; objects without it are not kept.
+    """
+
+    def keys(manifest: Manifest) -> Sequence[str]:
+        value = (manifest["metadata"].get("labels") or {}).get(label)
+        return () if value is None else (value,)
+
+    return keys
+
+
+class Store:
+    """Objects by key. An event costs the same for any number of subscriptions: it wakes those of its key.
+
+    All objects are kept, not only those with a subscription: later subscriptions need them too.
+
+    :param keys_of: object -> the keys that it is found by.
+    """
+
+    def __init__(self, keys_of: KeysOf) -> None:
+        self._keys_of = keys_of
+        self._keys: dict[str, Sequence[str]] = {}
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        #: Key -> uid -> object.
+        self.objects: dict[str, dict[str, Manifest]] = {}
+        #: Whether the objects have been listed.
+        self.synced = False
+        #: What the API server keeps answering, where trying again does not help.
+        self.refusal: ApiError | None = None
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether there is a subscription."""
+        return bool(self._subscriptions)
+
+    def subscribe(
+        self, key: str, signal: Signal | None = None, on_close: Callable[[], None] = lambda: None
+    ) -> Subscription:
+        """Follow the objects of one key, until the subscription is closed.
+
+        :param signal: what to set at each change, for who waits for several subscriptions at once.
+        :param on_close: called then.
+        """
+        subscription = Subscription(self, key, signal or Signal(), on_close)
+        self._subscriptions.setdefault(key, []).append(subscription)
+        if self.synced or self.refusal:
+            subscription.wake()
+        return subscription
+
+    def unsubscribe(self, key: str, subscription: Subscription) -> None:
+        """Notify a subscription no longer."""
+        others = [each for each in self._subscriptions.get(key, ()) if each is not subscription]
+        if others:
+            self._subscriptions[key] = others
+        else:
+            self._subscriptions.pop(key, None)
+
+    async def replace(self, manifests: Sequence[Manifest]) -> None:
+        """Take a whole list: what is not in it is gone. Others have their turn in between."""
+        for number, manifest in enumerate(manifests):
+            self.put(manifest)
+            await _breathe(number)
+        for uid in self._keys.keys() - {manifest["metadata"]["uid"] for manifest in manifests}:
+            self._drop(uid, None)
+        if not self.synced:
+            self.synced = True
+            for number, key in enumerate(list(self._subscriptions)):
+                self._wake(key)
+                await _breathe(number)
+
+    def put(self, manifest: Manifest) -> None:
+        """Take an object, or a new version of it."""
+        metadata = manifest["metadata"]
+        uid, keys = metadata["uid"], self._keys_of(manifest)
+        if self._keys.get(uid, keys) != keys:
+            self._drop(uid, None)
+        if not keys:
+            return
+        known = self.objects.get(keys[0], {}).get(uid)
+        if known is not None and known["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
+            return
+        self._keys[uid] = keys
+        for key in keys:
+            self.objects.setdefault(key, {})[uid] = manifest
+            if self.synced:
+                self._wake(key)
+
+    def remove(self, last: Manifest) -> None:
+        """Drop an object that was deleted.
+
+        :param last: its last version.
+        """
+        self._drop(last["metadata"]["uid"], last)
+
+    def refuse(self, refusal: ApiError) -> None:
+        """Notify all subscribers that the API server keeps refusing."""
+        self.refusal = refusal
+        self._wake_all()
+
+    def forget(self) -> None:
+        """Be as new; subscriptions stay."""
+        self.objects, self._keys, self.synced, self.refusal = {}, {}, False, None
+
+    def _drop(self, uid: str, last: Manifest | None) -> None:
+        for key in self._keys.pop(uid, ()):
+            known = self.objects[key].pop(uid)
+            if not self.objects[key]:
+                del self.objects[key]
+            for subscription in self._subscriptions.get(key, ()):
+                subscription.gone[uid] = last or known
+            self._wake(key)
+
+    def _wake(self, key: str) -> None:
+        for subscription in self._subscriptions.get(key, ()):
+            subscription.wake()
+
+    def _wake_all(self) -> None:
+        for key in self._subscriptions:
+            self._wake(key)
+
+
+async def _breathe(number: int) -> None:
+    """Let the other tasks run, now and then."""
+    if number % _AT_ONCE == _AT_ONCE - 1:
+        await asyncio.sleep(0)
+
+
+class Subscription:
+    """One key's objects, as one waiting task sees them. One task waits; a second one needs a subscription of its own.
+    Close it, or use it as a context.
+
+    :param store: where they are.
+    :param key: which of them.
+    :param signal: set at each change.
+    :param on_close: called at the end.
+    """
+
+    # There are several for each job that waits.
+    __slots__ = ("_key", "_on_close", "_signal", "_store", "gone")
+
+    def __init__(self, store: Store, key: str, signal: Signal, on_close: Callable[[], None]) -> None:
+        self._store = store
+        self._key = key
+        self._signal = signal
+        self._on_close = on_close
+        #: Last version, by uid, of each object that was deleted since the subscription began.
+        self.gone: dict[str, Manifest] = {}
+
+    @property
+    def objects(self) -> dict[str, Manifest]:
+        """The objects that are there now, by uid. They are shared: do not change them."""
+        return dict(self._store.objects.get(self._key, {}))
+
+    @property
+    def synced(self) -> bool:
+        """Whether the objects have been listed, so that none means none."""
+        return self._store.synced
+
+    async def changed(self) -> None:
+        """Wait until something changed since the last call. The first call returns once the objects were listed.
+
+        An outage does not show here: the wait gets longer.
+
+        :raises ApiError: the API server keeps refusing; the watch tries on, and so may the caller.
+        """
+        await self._signal.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what the API server keeps answering, if it refuses.
+
+        :raises ApiError: it does; the watch tries on, and so may the caller.
+        """
+        refusal = self._store.refusal
+        if refusal is not None:
+            # A new one each time: one instance that is raised in many tasks gathers all their tracebacks.
+            raise ApiError(
+                str(refusal), status=refusal.status, reason=refusal.reason, retry_after=refusal.retry_after
+            ) from refusal
+
+    def wake(self) -> None:
+        """Notify the waiting task that something has changed."""
+        self._signal.set()
+
+    def close(self) -> None:
+        """Follow the objects no longer."""
+        self._store.unsubscribe(self._key, self)
+        self._on_close()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

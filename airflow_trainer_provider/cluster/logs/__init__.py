@@ -1,0 +1,1 @@
+"""Following the logs of containers: cursor, budget, limiter."""

@@ -1,0 +1,423 @@
+"""Follows the log of one container of one pod, over its restarts and over broken connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, split_time
+from airflow_trainer_provider.cluster.logs.pace import Pace
+from airflow_trainer_provider.cluster.logs.streams import LogStreams
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.kinds.base import PODS, Manifest
+from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.text.mask import Mask
+from airflow_trainer_provider.text.printable import LONGEST_LINE, plain, shorten
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.cluster.api.client import Client
+
+#: Between two attempts, at first and at most; seconds.
+BACKOFF_FIRST = 0.5
+BACKOFF_MOST = 30.0
+#: How long the API server may refuse to give a log before it is given up; seconds.
+REFUSED = 60.0
+#: A container that has not started is looked at again when its pod changes, and at the latest after so many seconds.
+_WAITING = 60.0
+#: How long a log is followed at least where others wait for the permit; and where lines come, without a pause of some
+#: length. Seconds.
+_STREAM_SECONDS = 5.0
+_LONG_STREAM_SECONDS = 30.0
+_QUIET = 0.5
+# A connection that lived so long was a good one; seconds.
+_GOOD = 10.0
+#: The bytes of a block that need no work: printable ASCII, tabs and line breaks.
+_PRINTABLE = bytes((*b"\t\n", *range(0x20, 0x7F)))
+# The log of an earlier run is read from a little before the last line that was shown, in seconds: a run that crashed at
+# once may have been overtaken by the next.
+_OVERLAP = 5
+
+
+class Pod:
+    """A pod as it was last seen, for those who read its containers.
+
+    :param manifest: the pod.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        #: Whether it has been deleted: its logs went with it.
+        self.gone = False
+        #: Set at the next change, and then replaced: take it before looking.
+        self.changed = asyncio.Event()
+
+    @property
+    def uid(self) -> str:
+        """Its uid. One that is made again under its name is another."""
+        return str(self.manifest["metadata"]["uid"])
+
+    @property
+    def version(self) -> str:
+        """Its resource version."""
+        return str(self.manifest["metadata"]["resourceVersion"])
+
+    @property
+    def ended(self) -> bool:
+        """Whether no container of it will ever start again."""
+        return self.gone or (self.manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+    def update(self, manifest: Manifest | None = None, *, gone: bool = False) -> None:
+        """Take a newer version of it, and wake who waits."""
+        self.manifest = manifest or self.manifest
+        self.gone = self.gone or gone
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def runs(self, container: str) -> tuple[int, bool]:
+        """How often a container was started, and whether it runs now."""
+        found = self.manifest.get("status") or {}
+        statuses = [*(found.get("initContainerStatuses") or ()), *(found.get("containerStatuses") or ())]
+        status = next((each for each in statuses if each["name"] == container), None)
+        if status is None:
+            return 0, False
+        restarts = int(status.get("restartCount") or 0)
+        running = (status.get("state") or {}).get("running") is not None
+        started = running or _has_ended(status)
+        return (restarts + 1 if started else restarts), running
+
+
+class _Step(Enum):
+    """What the reader of a container's log does next."""
+
+    #: All has been read, and nothing can follow.
+    STOP = auto()
+    #: All has been read, and the container may start again.
+    WAIT = auto()
+    #: The rest has gone with the pod.
+    GIVE_UP = auto()
+    #: See whether it is still this pod that has the name.
+    LOOK = auto()
+    READ = auto()
+
+
+class ContainerLog:
+    """Emits each log line of a container exactly once.
+
+    :param client: of the cluster. Each container that runs holds one of its connections.
+    :param pod: the container's pod, which the caller keeps up to date.
+    :param container: its name.
+    :param deduplicator: knows what was read of it before.
+    :param emit: takes some lines, each with its time.
+    :param note: takes what there is to say about the log itself.
+    :param ended: set when the job has ended, so that nothing will be written any more.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pod: Pod,
+        container: str,
+        deduplicator: Deduplicator,
+        emit: Callable[[list[tuple[int, str]]], Awaitable[None]],
+        note: Callable[[str], Awaitable[None]],
+        ended: asyncio.Event,
+    ) -> None:
+        self._client = client
+        self._pod = pod
+        self._container = container
+        self._deduplicator = deduplicator
+        self._emit = emit
+        self._note = note
+        self._job_ended = ended
+        # How many of the container's runs have been read to their end.
+        self._read_runs = 0
+        # Whether that is so: who read before may have read more.
+        self._knows_runs = deduplicator.since() is None
+        # When a connection last gave all that there was.
+        self._whole_at: float | None = None
+        self._backoff = client.backoff(BACKOFF_FIRST, BACKOFF_MOST)
+        self._refused_since: float | None = None
+        self._last_error: ApiError | BackendUnavailable | None = None
+        #: When it last got anywhere, by the monotonic clock.
+        self.active_at = time.monotonic()
+        #: When it last got a permit that it had to wait for, by the same clock.
+        self.admitted_at = 0.0
+        #: Whether it waits for a permit, or until its lines are taken: then it is not the log that takes long.
+        self.is_waiting = False
+        self._streams = LogStreams.here()
+        self._pace = Pace.here()
+        self._reading: asyncio.Task[None] | None = None
+        self._is_leaving = False
+        # Whether something went otherwise than expected: the pod may have been made again under its name.
+        self._is_in_doubt = False
+
+    async def run(self) -> None:
+        """Read until nothing can follow."""
+        while True:
+            changed = self._pod.changed
+            runs, running = self._pod.runs(self._container)
+            step = self._next_step(runs)
+            if step is _Step.STOP:
+                return
+            if step is _Step.GIVE_UP:
+                await self.give_up("its pod is gone")
+                return
+            if step is _Step.WAIT:
+                await changed.wait()
+                continue
+            try:
+                await (self._look() if step is _Step.LOOK else self._read_run(runs, running, changed))
+            except (ApiError, BackendUnavailable) as error:
+                if not await self._recover(error, runs, changed):
+                    return
+
+    def _next_step(self, runs: int) -> _Step:
+        if runs <= self._read_runs:
+            return _Step.STOP if self._pod.ended or self._job_ended.is_set() else _Step.WAIT
+        if self._pod.gone:
+            return _Step.GIVE_UP
+        return _Step.LOOK if self._is_in_doubt else _Step.READ
+
+    async def _read_run(self, runs: int, running: bool, changed: asyncio.Event) -> None:
+        """Read the first of the runs that have not been read, of the two whose logs Kubernetes keeps.
+
+        :param runs: how often the container was started.
+        :param running: whether it runs now.
+        :param changed: set when the pod changes.
+        """
+        await self._skip_to(runs - 2)
+        previous = runs - 1 > self._read_runs
+        if not await self._read_with_permit(previous=previous, follow=running and not previous):
+            return
+        if previous:
+            self._read_runs = runs - 1
+        elif not running:
+            self._read_runs = runs
+        else:
+            # The pod's end is not known yet, or the kubelet changed to a new file: there may be more.
+            self._is_in_doubt = True
+            await self._pause(changed)
+
+    async def _recover(self, error: ApiError | BackendUnavailable, runs: int, changed: asyncio.Event) -> bool:
+        """Wait until another attempt may help.
+
+        :param error: how this one failed.
+        :param runs: how often the container was started.
+        :param changed: set when the pod changes.
+        :return: False where no attempt can help any more.
+        """
+        status = error.status if isinstance(error, ApiError) else None
+        if status == 400 and runs - 1 > self._read_runs:
+            await self._skip_to(runs - 1)
+            return True
+        self._is_in_doubt = True
+        self._last_error = error
+        if self._is_hopeless(status):
+            await self.give_up(str(error))
+            return False
+        await self._pause(changed, waiting=status == 400)
+        return True
+
+    async def give_up(self, why: str) -> None:
+        """Note which part of the log is not shown, if any.
+
+        :param why: what keeps it from being read.
+        """
+        runs = self._pod.runs(self._container)[0]
+        # A pod may go right after its container, before its log can be asked for once more.
+        whole = self._whole_at is not None and time.monotonic() - self._whole_at < _GOOD
+        if runs <= self._read_runs or (whole and runs == self._read_runs + 1):
+            return
+        what = "the log" if self._deduplicator.since() is None else "the rest of the log"
+        error = f" ({self._last_error})" if self._last_error and str(self._last_error) != why else ""
+        await self._note(f"{what} of {self} is missing here: {why}{error}")
+
+    def __str__(self) -> str:
+        return f"container {self._container} in pod {self._pod.manifest['metadata']['name']}"
+
+    async def _skip_to(self, run: int) -> None:
+        """Go on behind a run whose log is not there any more.
+
+        :param run: the last one of those; it may have been read.
+        """
+        if run <= self._read_runs:
+            return
+        if self._knows_runs:
+            which = f"run {run}" if run == self._read_runs + 1 else f"runs {self._read_runs + 1} to {run}"
+            await self._note(f"{self} was started again; lines of its {which} are lost, as Kubernetes keeps two logs")
+        self._read_runs = run
+        self._knows_runs = True
+
+    async def _read_with_permit(self, *, previous: bool, follow: bool) -> bool:
+        """Read until the log ends, or another reader wants the permit.
+
+        :param previous: of the run before the last one.
+        :param follow: until the container ends. What is followed comes line by line, which costs the API server more.
+        :return: whether the log has ended.
+        """
+        self._is_leaving = False
+        self.is_waiting = True
+        async with self._streams.permit(self._leave) as had_to_wait:
+            self.is_waiting = False
+            if had_to_wait:
+                self.active_at = self.admitted_at = time.monotonic()
+            # A task of its own can be cancelled at the end of itself.
+            self._reading = asyncio.create_task(self._read(previous=previous, follow=follow))
+            try:
+                await asyncio.wait({self._reading})
+            finally:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+            if not self._reading.cancelled():
+                self._reading.result()
+        return not self._is_leaving
+
+    def _leave(self, had: float) -> bool:
+        """Let another reader have the permit, unless this one needs it more.
+
+        :param had: how long it has been held, in seconds.
+        """
+        is_busy = self.is_waiting or time.monotonic() - self.active_at < _QUIET
+        if self._job_ended.is_set() or had < (_LONG_STREAM_SECONDS if is_busy else _STREAM_SECONDS):
+            return False
+        self._is_leaving = True
+        if self._reading and not self.is_waiting:
+            self._reading.cancel()
+        return True
+
+    async def _read(self, *, previous: bool, follow: bool) -> None:
+        """One connection's worth of lines.
+
+        :param previous: of the run before the last one.
+        :param follow: until the container ends.
+        """
+        metadata = self._pod.manifest["metadata"]
+        mask = pods_mask([self._pod.manifest])
+        since, started = self._deduplicator.since(_OVERLAP if previous else 0), time.monotonic()
+        self._deduplicator.resume()
+        stream = self._client.log_blocks(
+            metadata["namespace"],
+            metadata["name"],
+            self._container,
+            follow=follow,
+            since_time=since,
+            previous=previous,
+        )
+        last: int | None = None
+        try:
+            async with aclosing(stream):
+                async for block in stream:
+                    await self._pace.turn()
+                    lines = [split_time(line) for line in block.split(b"\n")]
+                    if lines[0][0] is None and last is None and since is None:
+                        # The kubelet has begun its answer, and finds no log.
+                        raise ApiError(lines[0][1].decode("utf-8", "replace"))
+                    new = self._new_lines(lines, last, _reads(block, mask))
+                    if new:
+                        last = new[-1][0]
+                        await self._hand_on(new)
+                    self.active_at = time.monotonic()
+                    if self._is_leaving:
+                        return
+        finally:
+            if last is not None or time.monotonic() - started > _GOOD:
+                self._backoff.reset()
+        self._whole_at = time.monotonic()
+        self._refused_since = self._last_error = None
+
+    def _new_lines(
+        self, lines: list[tuple[int | None, bytes]], last: int | None, read: Callable[[bytes], str]
+    ) -> list[tuple[int, str]]:
+        """Those that have not been read before, as text.
+
+        :param lines: of a block.
+        :param last: the time of the last new line before them.
+        :param read: converts a line to text.
+        """
+        old = self._deduplicator.new_of([at for at, _ in lines if at is not None])
+        new = []
+        for at, text in lines:
+            if at is not None and old:
+                old -= 1
+                continue
+            last = last if at is None else at
+            # Without a time it belongs to the line before, whose beginning may have been shown.
+            if last is not None:
+                new.append((last, read(text)))
+        return new
+
+    async def _hand_on(self, lines: list[tuple[int, str]]) -> None:
+        self._whole_at = None
+        self.is_waiting = True
+        await self._emit(lines)
+        self.is_waiting = False
+
+    async def _look(self) -> None:
+        """See whether it is still this pod that has the name."""
+        metadata = self._pod.manifest["metadata"]
+        try:
+            found = await self._client.get(PODS, metadata["namespace"], metadata["name"])
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            found = None
+        self._is_in_doubt = False
+        if found is None or found["metadata"]["uid"] != self._pod.uid:
+            self._pod.update(gone=True)
+        elif not self._pod.gone:
+            self._pod.update(found)
+
+    def _is_hopeless(self, status: int | None) -> bool:
+        """Whether trying again cannot help.
+
+        :param status: of the answer; None where there was none.
+        """
+        # Credentials that are refused (401) may be renewed.
+        if status is None or status >= 500 or status in (400, 401, 404, 408, 429):
+            self._refused_since = None
+            # The container has ended, and the kubelet has nothing of it.
+            return status == 400 and self._pod.ended
+        now = time.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        return now - self._refused_since >= REFUSED
+
+    async def _pause(self, changed: asyncio.Event, *, waiting: bool = False) -> None:
+        """Wait for the pod to change, or for a while.
+
+        :param waiting: only the pod's change can help.
+        """
+        self._backoff.failed(self._last_error)
+        pause = asyncio.sleep(_WAITING) if waiting else self._backoff.pause(self._last_error)
+        waits = [asyncio.ensure_future(each) for each in (changed.wait(), pause)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+
+def _has_ended(status: Mapping[str, Any]) -> bool:
+    """Whether a container has ended at least once. An end without a container is one of a start that failed.
+
+    :param status: the container's.
+    """
+    states = (status.get("state") or {}, status.get("lastState") or {})
+    return any((state.get("terminated") or {}).get("containerID") for state in states)
+
+
+def _reads(block: bytes, mask: Mask) -> Callable[[bytes], str]:
+    """The function that converts the lines of a block to text. Most blocks are plain ASCII, which is quick to see."""
+    if mask.concerns(block):
+        return lambda line: shorten(mask.text(plain(line)))
+    if block.translate(None, _PRINTABLE) or len(block) > LONGEST_LINE:
+        return lambda line: shorten(plain(line))
+    return _decode
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("ascii")

@@ -1,0 +1,129 @@
+"""A job's logs for one reader: from where it left off, and to where it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+
+from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.logs.cursor import LogCursor
+from airflow_trainer_provider.cluster.logs.job_logs import Logs, tail
+from airflow_trainer_provider.cluster.logs.replay import Replayed
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.cluster.state.objects import is_ours
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot
+from airflow_trainer_provider.cluster.state.watcher import pods_watch
+from airflow_trainer_provider.errors import ApiError, TrainJobError
+from airflow_trainer_provider.functions.frames import Frames
+from airflow_trainer_provider.job.backend import LogBlock
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+
+log = logging.getLogger(__name__)
+
+#: How often the cursor is saved while lines come, and how long the last save may take, in seconds.
+_SAVE_SECONDS = 30.0
+_LAST_SAVE_SECONDS = 5.0
+
+
+class JobLogs:
+    """The logs of one job, as one reader has them. A named reader's cursor is kept on the main object of a
+    job of ours; nothing is written to jobs created outside Airflow.
+
+    :param cluster: where the job runs.
+    :param job: whose logs.
+    :param reader: whose cursor is kept; empty keeps none.
+    :param cursor: where to begin; None where the reader left off.
+    :param replicas: only these; None for all.
+    :param tracked: the replica whose lines are all given, for the job's progress; None for none.
+    :param frames: takes the lines of the function's value, which are not given; None for new ones.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: JobObject,
+        reader: str,
+        *,
+        cursor: LogCursor | None = None,
+        replicas: Collection[str] | None = None,
+        tracked: Replayed | None = None,
+        frames: Frames | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._job = job
+        # A name of any length and of any characters makes a key.
+        digest = hashlib.sha256(reader.encode()).hexdigest()[:16]
+        self._key = f"{labels.PREFIX}/log-{digest}" if reader and is_ours(job.main) else None
+        self._cursor = cursor or LogCursor((self._key and job.annotation(self._key)) or "")
+        self._replicas = replicas
+        self._tracked = tracked
+        #: The lines of the function's value.
+        self.frames = frames or Frames()
+        self._saved = self._cursor.text()
+        self._logs: Logs | None = None
+
+    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
+        """Each line that the reader has not had, up to the job's end. See :meth:`Logs.blocks`.
+
+        :param ended: set when the job has ended.
+        """
+        watch = pods_watch(self._cluster, self._job.kind, self._job.namespace)
+        try:
+            with watch.subscribe(self._job.name) as pods:
+                replica_of = Snapshot(self._job).replica_of
+                self._logs = Logs(
+                    self._cluster.client,
+                    pods,
+                    replica_of,
+                    self._cursor,
+                    replicas=self._replicas,
+                    tracked=self._tracked,
+                    frames=self.frames,
+                )
+                saved_at = time.monotonic()
+                async with aclosing(self._logs.blocks(ended)) as blocks:
+                    async for block in blocks:
+                        yield block
+                        if time.monotonic() - saved_at > _SAVE_SECONDS:
+                            saved_at = time.monotonic()
+                            await self._save()
+        finally:
+            try:
+                await asyncio.wait_for(self._save(), _LAST_SAVE_SECONDS)
+            except asyncio.TimeoutError:
+                log.warning("The log cursor of %s was not saved in time", self._job.name)
+
+    async def tail(self, snapshot: Snapshot, replica: str, lines: int) -> list[str]:
+        """The last lines of a replica: from its pod, and where that is gone, what was read of it here.
+
+        :param snapshot: the job, as it was seen last.
+        """
+        for pod in reversed(snapshot.pods_of(replica)):
+            metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
+            try:
+                found = await tail(self._cluster.client, metadata["namespace"], metadata["name"], container, lines)
+            except ApiError as error:
+                log.debug("No last lines of %s: %s", metadata["name"], error)
+                continue
+            if found:
+                mask = pods_mask([pod])
+                return [mask.text(line) for line in found]
+        return self._logs.tail(replica, lines) if self._logs else []
+
+    async def _save(self) -> None:
+        text = self._cursor.text()
+        if text == self._saved or self._key is None:
+            return
+        job = self._job
+        patch = {"metadata": {"uid": job.uid, "annotations": {self._key: text}}}
+        try:
+            await self._cluster.client.patch(job.resource, job.namespace, job.name, patch)
+            self._saved = text
+        except TrainJobError as error:
+            # The process that takes over emits some lines again, which is better than none.
+            log.debug("The log cursor of %s is not saved: %s", job.name, error)

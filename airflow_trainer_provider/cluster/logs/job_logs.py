@@ -1,0 +1,345 @@
+"""All lines of all replicas of a job, as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from airflow_trainer_provider.cluster.informer.store import Subscription
+from airflow_trainer_provider.cluster.logs.budget import LogBudget
+from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Pod
+from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, LogCursor, split_time
+from airflow_trainer_provider.cluster.logs.pace import Pace
+from airflow_trainer_provider.cluster.logs.replay import Replayed
+from airflow_trainer_provider.errors import ApiError
+from airflow_trainer_provider.functions.frames import MOST_LINES, Frames, is_frame
+from airflow_trainer_provider.functions.runner import FRAME
+from airflow_trainer_provider.job.backend import LogBlock, LogLine
+from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.text.printable import plain, shorten
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.cluster.api.client import Client
+
+log = logging.getLogger(__name__)
+
+#: How much of each container's log is shown at most, in bytes.
+LIMIT_BYTES = 10 * 2**20
+#: How long a log that does not go on is waited for after the job's end; and one that does. Seconds.
+IDLE_SECONDS = 10.0
+LAST_LINES_SECONDS = 60.0
+# Blocks of lines of one job that wait to be taken, of 32 KiB at most in general.
+_WAITING_BLOCKS = 32
+# How long who takes lines may work on them before others have their turn, in seconds.
+_STRETCH = 0.002
+# How often logs are looked at that may have to be given up; seconds.
+_TICK = 1.0
+_FIRST = asyncio.FIRST_COMPLETED
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Lines on their way out.
+
+    :param name: the replica, or the replica's container, that wrote them.
+    :param lines: each with its time.
+    :param pod_uid: where they are from; None for a note of ours.
+    :param is_again: whether the log has them already.
+    :param is_cut: whether the log does not get them.
+    """
+
+    name: str
+    lines: list[tuple[int, str]]
+    pod_uid: str | None = None
+    container: str = ""
+    is_again: bool = False
+    is_cut: bool = False
+
+
+class Logs:
+    """The logs of one job's replicas. Each container that runs is followed over one HTTP connection of its own.
+
+    A container's lines come in the order in which it wrote them; successive pods of a replica follow each other;
+    replicas mix as their lines arrive. The lines of the training's container, a pod's first, are named after the
+    replica; those of any other ``<replica>/<container>``.
+
+    :param client: of the cluster.
+    :param pods: the job's pods; a subscription of its own.
+    :param replica_of: pod -> the name of the replica that it is; None where it is none.
+    :param cursor: what has been emitted; kept up to date as lines go out.
+    :param replicas: only these; None for all.
+    :param limit_bytes: how much of each container's log is shown as it comes. Of a log that grows beyond it the last
+        lines are emitted at the end, and how much was cut.
+    :param tracked: the replica whose lines are all given with their positions, hidden where the log has them already or
+        they are cut; None for none.
+    :param frames: takes the lines of the function's value, which are cut; None for new ones.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pods: Subscription,
+        replica_of: Callable[[Manifest], str | None],
+        cursor: LogCursor,
+        *,
+        replicas: Collection[str] | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        tracked: Replayed | None = None,
+        frames: Frames | None = None,
+    ) -> None:
+        self._client = client
+        self._subscription = pods
+        self._replica_of = replica_of
+        self._cursor = cursor
+        self._replicas = replicas
+        self._limit = limit_bytes
+        self._tracked = tracked
+        self._frames = frames or Frames()
+        self._pods: dict[str, Pod] = {}
+        self._budgets: dict[str, LogBudget] = {}
+        # The newest reader's task by the name of its lines; and each task's reader and that name.
+        self._last_of: dict[str, asyncio.Task[None]] = {}
+        self._reading: dict[asyncio.Task[None], tuple[ContainerLog, str]] = {}
+        self._queue: asyncio.Queue[_Block | None] = asyncio.Queue(_WAITING_BLOCKS)
+
+    async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
+        """Each line once, up to the job's end and what was written until then, block by block. A line counts as
+        emitted once it is taken from its block. Close the iterator.
+
+        :param ended: set when the job has ended. Logs that do not come to their end then are given up after a while,
+            and a line says so.
+        """
+        attending = asyncio.create_task(self._attend(ended), name="logs of a job")
+        pace = Pace.here()
+        try:
+            while (block := await self._queue.get()) is not None:
+                await pace.turn()
+                given = self._given(block)
+                if given is not None:
+                    yield given
+                elif block.pod_uid is not None:
+                    deque(self._cursor.emit(block.pod_uid, block.container, block.lines), maxlen=0)
+            await attending
+            for name, budget in self._budgets.items():
+                if rest := budget.rest():
+                    yield LogBlock(name, rest)
+        finally:
+            tasks = [attending, *self._reading]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def tail(self, replica: str, lines: int) -> list[str]:
+        """The last lines that a replica's training wrote while its logs were read here; some hundred at most.
+
+        :param replica: e.g. ``worker-1``.
+        :param lines: how many at most.
+        """
+        budget = self._budgets.get(replica)
+        return list(budget.tail)[-lines:] if budget and lines > 0 else []
+
+    async def _attend(self, ended: asyncio.Event) -> None:
+        """Have each container read by a task of its own, until there is nothing left to read."""
+        ending = asyncio.create_task(ended.wait())
+        changing = asyncio.create_task(self._subscription.changed())
+        ended_at: float | None = None
+        try:
+            while True:
+                self._look(ended)
+                if ended.is_set():
+                    if ended_at is None:
+                        ended_at = time.monotonic()
+                        self._wake_readers()
+                    if await self._is_read(ended_at):
+                        break
+                    await asyncio.wait({changing, *self._reading}, timeout=_TICK, return_when=_FIRST)
+                else:
+                    await asyncio.wait({changing, ending}, return_when=_FIRST)
+                self._forget_done()
+                if changing.done():
+                    _take_note(changing)
+                    changing = asyncio.create_task(self._subscription.changed())
+            self._forget_done()
+        except Exception:
+            await self._queue.put(None)
+            raise
+        finally:
+            ending.cancel()
+            changing.cancel()
+        await self._queue.put(None)
+
+    def _wake_readers(self) -> None:
+        for pod in self._pods.values():
+            pod.update()
+
+    async def _is_read(self, ended_at: float) -> bool:
+        """Whether all has been read of a job that has ended, or has been given up.
+
+        :param ended_at: when it ended, by the monotonic clock.
+        """
+        await self._give_up_on_idle(ended_at)
+        listed = self._subscription.synced or time.monotonic() - ended_at > IDLE_SECONDS
+        return listed and all(task.done() for task in self._reading)
+
+    def _look(self, ended: asyncio.Event) -> None:
+        """Take the pods as they are now."""
+        new = []
+        for gone, pods in ((False, self._subscription.objects), (True, self._subscription.gone)):
+            for uid, manifest in pods.items():
+                known = self._pods.get(uid)
+                if known is None:
+                    known = self._pods[uid] = Pod(manifest)
+                    known.gone = gone
+                    new.append(known)
+                elif gone != known.gone or known.version != manifest["metadata"]["resourceVersion"]:
+                    known.update(manifest, gone=gone)
+        for pod in sorted(new, key=lambda pod: str(pod.manifest["metadata"]["creationTimestamp"])):
+            self._begin(pod, ended)
+
+    def _begin(self, pod: Pod, ended: asyncio.Event) -> None:
+        manifest = pod.manifest
+        replica = self._replica_of(manifest)
+        if replica is None or (self._replicas is not None and replica not in self._replicas):
+            return
+        spec = manifest["spec"]
+        containers = [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]
+        for container in containers:
+            name = replica if container == spec["containers"][0]["name"] else f"{replica}/{container}"
+            reader = ContainerLog(
+                self._client,
+                pod,
+                container,
+                Deduplicator(*self._begin_of(name, pod.uid, container)),
+                partial(self._emit, name, pod.uid, container),
+                partial(self._note, name),
+                ended,
+            )
+            task = asyncio.create_task(_after(self._last_of.get(name), reader), name=f"log of {reader}")
+            self._last_of[name] = task
+            self._reading[task] = (reader, name)
+
+    def _begin_of(self, name: str, pod_uid: str, container: str) -> tuple[int, int]:
+        shown = self._cursor.of(pod_uid, container)
+        if self._tracked is None or name != self._tracked.replica:
+            return shown
+        return self._tracked.begin(pod_uid, container, shown)
+
+    def _given(self, block: _Block) -> LogBlock | None:
+        """The block as it goes out; None for lines that nothing wants."""
+        if block.pod_uid is None:
+            return LogBlock(block.name, (text for _, text in block.lines))
+        place = (block.pod_uid, block.container)
+        if self._tracked is None or block.name != self._tracked.replica:
+            return None if block.is_cut else LogBlock(block.name, self._cursor.emit(*place, block.lines))
+        if block.is_again:
+            position = partial(self._tracked.position, *place)
+            return LogBlock(block.name, self._tracked.texts(*place, block.lines), position, is_hidden=True)
+        position = partial(self._cursor.of, *place)
+        return LogBlock(block.name, self._cursor.emit(*place, block.lines), position, is_hidden=block.is_cut)
+
+    async def _emit(self, name: str, pod_uid: str, container: str, lines: list[tuple[int, str]]) -> None:
+        if not any(FRAME in text for _, text in lines):
+            await self._emit_lines(name, pod_uid, container, lines)
+            return
+        self._frames.take(text for _, text in lines)
+        for framed, part in groupby(lines, lambda line: is_frame(line[1])):
+            if framed:
+                await self._queue.put(_Block(name, list(part), pod_uid, container, is_cut=True))
+            else:
+                await self._emit_lines(name, pod_uid, container, list(part))
+
+    async def _emit_lines(self, name: str, pod_uid: str, container: str, lines: list[tuple[int, str]]) -> None:
+        if self._tracked and name == self._tracked.replica:
+            again, lines = self._tracked.split(pod_uid, container, lines)
+            if again:
+                await self._queue.put(_Block(name, again, pod_uid, container, is_again=True))
+            if not lines:
+                return
+        budget = self._budgets.setdefault(name, LogBudget(self._limit))
+        had_ended = budget.has_ended
+        count = budget.take([text for _, text in lines])
+        if count:
+            await self._queue.put(_Block(name, lines[:count], pod_uid, container))
+        if budget.has_ended:
+            await self._queue.put(_Block(name, lines[count:], pod_uid, container, is_cut=True))
+            if not had_ended:
+                note = f"this log has reached {self._limit} bytes; only its end will follow, at the end"
+                await self._note(name, note)
+
+    async def _note(self, name: str, text: str) -> None:
+        await self._queue.put(_Block(name, [(0, f"... {text}")]))
+
+    async def _give_up_on_idle(self, ended_at: float) -> None:
+        now = time.monotonic()
+        for task, (reader, _) in list(self._reading.items()):
+            idle = now - max(ended_at, reader.active_at)
+            too_long = idle > IDLE_SECONDS or now - max(ended_at, reader.admitted_at) > LAST_LINES_SECONDS
+            if not task.done() and too_long and not reader.is_waiting:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await reader.give_up("it was still open when the job had ended")
+
+    def _forget_done(self) -> None:
+        for task in [task for task in self._reading if task.done()]:
+            _, name = self._reading.pop(task)
+            if self._last_of.get(name) is task:
+                del self._last_of[name]
+
+
+async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[LogLine, None]:
+    """Blocks line by line. Close the iterator: it closes theirs.
+
+    A line counts as emitted before it goes out: the consumer may not come back.
+    """
+    pace = Pace.here()
+    async with aclosing(blocks):
+        async for block in blocks:
+            until = time.monotonic() + _STRETCH
+            for line in block.lines():
+                yield line
+                if time.monotonic() > until:
+                    await pace.turn()
+                    until = time.monotonic() + _STRETCH
+
+
+def _take_note(changing: asyncio.Task[None]) -> None:
+    """Take in how the wait for a change of the pods has ended; that they cannot be seen for now does no harm."""
+    if isinstance(changing.exception(), ApiError):
+        log.debug("No news of the pods: %s", changing.exception())
+    else:
+        changing.result()
+
+
+async def _after(earlier: asyncio.Task[None] | None, reader: ContainerLog) -> None:
+    """Read once the replica's earlier pod has been read; one that hangs is not waited for."""
+    if earlier is not None:
+        await asyncio.wait({earlier}, timeout=IDLE_SECONDS)
+    try:
+        await reader.run()
+    except Exception as error:
+        log.exception("The log of %s is not read any further", reader)
+        await reader.give_up(f"{type(error).__name__}: {error}")
+
+
+async def tail(
+    client: Client, namespace: str, pod: str, container: str, lines: int, *, previous: bool = False
+) -> list[str]:
+    """The last lines of a container.
+
+    :param lines: how many at most.
+    :param previous: of the container before its last restart.
+    :raises ApiError: it has no log (any more).
+    """
+    stream = client.logs(namespace, pod, container, tail_lines=lines + MOST_LINES, previous=previous)
+    async with aclosing(stream):
+        found = [shorten(plain(split_time(line)[1])) async for line in stream]
+    shown = [line for line in found if not is_frame(line)]
+    return shown[max(0, len(shown) - lines) :]

@@ -1,0 +1,53 @@
+"""The last status of a job on a cluster: of one that has ended, and none of whose pods runs any more."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.operations.suspension import suspend
+from airflow_trainer_provider.cluster.operations.wait import has_ended, longest_grace
+from airflow_trainer_provider.cluster.state.objects import is_cancelled
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost, parts_of
+from airflow_trainer_provider.cluster.state.watcher import JobWatcher
+
+#: The version of objects that an API server need not ask its database for.
+_IN_MEMORY = "0"
+#: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
+_SURVIVE_SECONDS = 15.0
+
+
+async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -> Snapshot:
+    """What is seen of a job at its end, once none of its pods runs.
+
+    :param cluster: where it ran.
+    :param watcher: of the job.
+    :param snapshot: the first one that showed the end.
+    :raises JobLost: it is gone, and how it would have ended is not known.
+    """
+    if watcher.is_gone and not snapshot.status().phase.ended and not is_cancelled(snapshot.job.main):
+        raise lost(snapshot.job)
+    if snapshot.job.kind.suspend_children and not watcher.is_gone:
+        await suspend(cluster, snapshot.job)
+    await _until_survivors_ended(watcher, _SURVIVE_SECONDS + longest_grace(snapshot.pods))
+    last = watcher.snapshot()
+    return last if watcher.is_gone else await _read_again(cluster, last)
+
+
+async def _until_survivors_ended(watcher: JobWatcher, seconds: float) -> None:
+    """Wait until no pod of an ended job runs, or so long."""
+    until = time.monotonic() + seconds
+    while not all(map(has_ended, watcher.snapshot().pods)) and (left := until - time.monotonic()) > 0:
+        await watcher.wait(left)
+
+
+async def _read_again(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
+    """An ended job with its pods as the cluster has them: their watch may lag behind that of the job."""
+    # What the API server has in its memory is enough where it agrees that all have ended.
+    pods, children = await parts_of(cluster, snapshot.job, not_older_than=_IN_MEMORY)
+    if not all(map(has_ended, pods)) or len(pods) < len(snapshot.pods):
+        pods, children = await parts_of(cluster, snapshot.job)
+    there = {pod["metadata"]["uid"] for pod in pods}
+    gone = [*snapshot.gone, *(pod for pod in snapshot.pods if pod["metadata"]["uid"] not in there)]
+    return replace(snapshot, pods=pods, gone=gone, children=children)

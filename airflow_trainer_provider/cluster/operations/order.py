@@ -1,0 +1,168 @@
+"""What is asked of a cluster: a job that a spec describes, or the user's own manifest."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from airflow_trainer_provider.cluster.state.objects import SUFFIX_LENGTH, base_name
+from airflow_trainer_provider.job.backend import Admit
+from airflow_trainer_provider.job.identity import NAME_LENGTH, Identity, spec_digest
+from airflow_trainer_provider.job.plan.checkpoint import mounted
+from airflow_trainer_provider.job.plan.plan import JobPlan, ManifestPlan
+from airflow_trainer_provider.kinds.base import Facts, Rendered
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.merge_patch import merged, value_at
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.objects.function import with_function
+from airflow_trainer_provider.kinds.objects.tools import with_addresses, with_tools
+from airflow_trainer_provider.kinds.objects.volumes.claims import with_claims
+from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.kinds.size import check_size
+
+log = logging.getLogger(__name__)
+
+#: Fields of an object's metadata that are the API server's, or ours: a manifest that was read from a cluster has them.
+_SERVERS = frozenset(
+    {"namespace", "generateName", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One job that a task wants.
+
+    :param kind: what it becomes.
+    :param identity: the task, and its try.
+    :param digest: the same for orders of the same job only.
+    :param name: of the try's first job; see :meth:`name_of`.
+    :param render: (name, facts) -> its objects; raises :class:`~airflow_trainer_provider.errors.SpecError` where they
+        are too large.
+    :param runtime: the path of the runtime that it starts from, if it does.
+    """
+
+    kind: Kind
+    identity: Identity
+    digest: str
+    name: str
+    render: Callable[[str, Facts], Rendered]
+    runtime: str | None = None
+
+    def name_of(self, number: int) -> str:
+        """The name of one of the jobs that the try may have, one after the other.
+
+        :param number: from 1.
+        """
+        return self.name if number == 1 else f"{self.name}-{number}"
+
+
+def order_of(kind: Kind, namespace: str, job: JobPlan, identity: Identity, admit: Admit | None = None) -> Order:
+    """The order for a job that a spec describes.
+
+    :param kind: which carries it.
+    :param namespace: where it will be.
+    :param job: the job.
+    :param identity: the task, and its try.
+    :param admit: is given the job with what its runtime adds, before it is rendered.
+    """
+    renderer = kind.renderer
+    assert renderer is not None, "a kind that carries a framework has a renderer"
+
+    digest = spec_digest(job.asked or job.spec)
+
+    def render(name: str, facts: Facts) -> Rendered:
+        whole = renderer.with_runtime(job, facts)
+        if whole is not job:
+            if added := _added(job, whole):
+                log.info("Runtime %s gives what the task leaves out: %s.", job.spec.runtime_name, added)
+            if admit is not None:
+                admit(whole)
+        if job.spec.checkpoint:
+            whole = mounted(whole, identity.folder_name(job.spec.checkpoint.scope))
+        meta = with_addresses(labels.meta_of(whole, identity, name, digest), whole, namespace)
+        rendered = with_function(renderer.render(whole, meta, facts), whole, meta)
+        rendered = with_claims(rendered, whole, meta)
+        rendered = with_tools(rendered, whole, meta, namespace, renderer.tool_pod(whole, name))
+        check_size(whole, rendered)
+        if rendered.note:
+            log.info("%s", rendered.note)
+        return rendered
+
+    return Order(
+        kind=kind,
+        identity=identity,
+        digest=digest,
+        name=base_name(renderer, job, identity),
+        render=render,
+        runtime=renderer.runtime_path(job, namespace),
+    )
+
+
+def _added(job: JobPlan, whole: JobPlan) -> str:
+    """What a job has from its runtime.
+
+    :param job: laid out from the task alone.
+    :param whole: the same with its runtime.
+    """
+    given, all_of_it = (each.spec.model_dump(exclude_none=True) for each in (job, whole))
+    fields = [f"{name}={value}" for name, value in all_of_it.items() if value != given.get(name)]
+    if whole.framework.automatic_trains != job.framework.automatic_trains:
+        fields.append(f"the {whole.leader.group} is one of the nodes")
+    return ", ".join(fields)
+
+
+def manifest_order(job: ManifestPlan, namespace: str, identity: Identity) -> Order:
+    """The order for a manifest of the user's own. Its name and labels get ours added; all else is left as it is.
+
+    :param job: the manifest, and what it is.
+    :param namespace: where it will be.
+    :param identity: the task, and its try.
+    """
+    kind, manifest = KINDS[job.kind], dict(job.spec.manifest)
+    rules, runtime_groups = kind.manifests, kind.runtime_groups
+    assert rules is not None, "the kind of a user's own manifest has rules for it"
+    # A job that deletes itself could be gone before its outcome is read: its time begins when that is safe.
+    ttl = value_at(manifest, kind.ttl(0)) if kind.ttl else None
+    kept = {labels.TTL: str(ttl)} if isinstance(ttl, int) else {}
+
+    def render(name: str, facts: Facts) -> Rendered:
+        main = copy.deepcopy(manifest)
+        main.pop("status", None)
+        if kind.ttl and kept:
+            main = merged(main, kind.ttl(None))
+        if job.deadline is not None:
+            main = rules.deadline(main, math.ceil(job.deadline), facts)
+        meta = labels.meta_of_manifest(job, identity, name)
+        metadata = {field: value for field, value in (main.get("metadata") or {}).items() if field not in _SERVERS}
+        groups = {}
+        if runtime_groups and facts.runtime:
+            groups = {labels.GROUPS: json.dumps(runtime_groups.groups(main, facts.runtime))}
+        main["metadata"] = {
+            **metadata,
+            "name": name,
+            "labels": {**_theirs(metadata.get("labels")), **meta.labels},
+            "annotations": {**_theirs(metadata.get("annotations")), **kept, **meta.annotations, **groups},
+        }
+        rendered = Rendered(main)
+        check_size(job, rendered)
+        return rendered
+
+    metadata = manifest.get("metadata") or {}
+    readable = job.spec.name or metadata.get("name") or metadata.get("generateName")
+    return Order(
+        kind=kind,
+        identity=identity,
+        digest=spec_digest(job.spec),
+        name=identity.job_name(readable, min(rules.name_limit, NAME_LENGTH) - SUFFIX_LENGTH),
+        render=render,
+        runtime=runtime_groups.path(manifest, namespace) if runtime_groups else None,
+    )
+
+
+def _theirs(names: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels or annotations without this provider's own, which a manifest read from a cluster may have."""
+    return {name: value for name, value in (names or {}).items() if not name.startswith(f"{labels.PREFIX}/")}

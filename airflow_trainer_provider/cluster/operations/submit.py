@@ -1,0 +1,289 @@
+"""Starts a task's job on a cluster, or adopts the one that the task has already. Never two."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.operations.create import Creator, NameTaken
+from airflow_trainer_provider.cluster.operations.end import end, finish, wait_until_ended, withdraw
+from airflow_trainer_provider.cluster.operations.order import Order
+from airflow_trainer_provider.cluster.operations.refusal import refusal
+from airflow_trainer_provider.cluster.operations.suspension import is_suspended, resume
+from airflow_trainer_provider.cluster.operations.task_jobs import jobs_of
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.cluster.state.objects import (
+    annotated,
+    identity_of,
+    is_being_deleted,
+    is_being_ended,
+    is_cancelled,
+    is_suspended_on_kill,
+    is_unowned_part,
+    owner_of,
+)
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot
+from airflow_trainer_provider.errors import ApiError, SubmitError
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
+
+#: How many names are tried for a job. A task that is run by hand again has the same try number, and the same names.
+_MOST_NAMES = 20
+#: Seconds that another submit of the same try may take from a job's first part to its main object, and between looks.
+_UNDER_WAY_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
+_SUPERSEDED = "a later try of the task has a job"
+#: An earlier job, and why it is the one to use.
+_Adopted = tuple[JobObject, str]
+
+
+class Submitter:
+    """Submits one task's job.
+
+    :param cluster: where to.
+    :param namespace: into which namespace.
+    :param order: what to run.
+    :param start: which of the try's jobs it is, from 1; those before have failed.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, order: Order, start: int = 1) -> None:
+        self._cluster = cluster
+        self._client = cluster.client
+        self._namespace = namespace
+        self._order = order
+        self._kind = order.kind
+        self._identity = order.identity
+        self._creator = Creator(cluster, namespace, order)
+        self._start = start
+
+    async def submit(self) -> tuple[JobObject, str | None]:
+        """Start the job, or adopt an earlier one.
+
+        :return: the job, and why an earlier one was adopted, if one was.
+        :raises SubmitError: the cluster did not take the job, or a later try has one.
+        """
+        # A later try may find a job of another kind; before a first one, only a job of the very same order can be.
+        kinds: Sequence[Kind] = (self._kind,)
+        if self._identity.try_number > 1:
+            kinds = await self._cluster.served(KINDS.values())
+        elif job := await self._start_unseen():
+            return job, None
+        for earlier in await jobs_of(self._cluster, kinds, self._namespace, self._identity):
+            adopted = await self._adopt(earlier)
+            if adopted:
+                return adopted
+        job, why = await self._create()
+        self._ensure_current(job)
+        await self._look_again(job)
+        return job, why
+
+    async def _start_unseen(self) -> JobObject | None:
+        """Start a first try's job; look whether the task has one already only once the main object exists.
+
+        This saves a request. Parts that come after the main object, such as the Jobs of `native`, are created after the
+        look: where the task has a job already, none of them ever exists.
+
+        :return: None where the task has a job: the new main object is deleted again.
+        """
+        try:
+            begun = await self._creator.begin(self._order.name_of(self._start))
+            own, others = await self._look(begun.job)
+            if all(map(_is_done_with, others)):
+                if begun.after and (own is None or is_being_ended(own.main)):
+                    # Parts without an owner could train until the garbage collector comes.
+                    raise self._creator.deleted(begun.job.name)
+                job = await self._creator.finish(begun)
+                self._ensure_current(job)
+                return job
+        except NameTaken:
+            return None
+        # A later try may have adopted it in between; then it is the later one's.
+        if await withdraw(self._cluster, begun.job):
+            await wait_until_ended(self._cluster, begun.job)
+        return None
+
+    def _ensure_current(self, job: JobObject) -> None:
+        """Refuse a job that a later try owns."""
+        owner = owner_of(job.main)
+        if owner > self._identity.try_number:
+            raise SubmitError(
+                f"Try {owner} of this task already has job {job.name}; "
+                f"try {self._identity.try_number} is out of date and starts nothing."
+            )
+
+    async def _adopt(self, job: JobObject) -> _Adopted | None:
+        """The earlier job, and why it is the one to use; None where it is not, and has ended."""
+        self._ensure_current(job)
+        earlier = identity_of(job.main) or self._identity
+        same = job.kind is self._kind and job.annotation(labels.DIGEST) == self._order.digest
+        status = (await Snapshot.read(self._cluster, job)).status()
+        if same and _has_result(job, status):
+            why = f"it succeeded in try {earlier.try_number}, and its result has not been collected"
+            return await self._hand_over(job, {}, why)
+        if status.phase in (JobPhase.SUCCEEDED, JobPhase.FAILED) and not is_being_deleted(job.main):
+            await finish(self._cluster, job, succeeded=status.phase is JobPhase.SUCCEEDED)
+            await wait_until_ended(self._cluster, job)
+            return None
+        if same and _can_resume(job):
+            return await self._resume(job, earlier)
+        cleared = self._identity.was_cleared_since(earlier)
+        if same and not cleared and not is_being_ended(job.main):
+            return await self._hand_over(job, {}, _still_runs(earlier.try_number))
+        return await self._end_earlier(job, cleared=cleared)
+
+    async def _resume(self, job: JobObject, earlier: Identity) -> _Adopted | None:
+        """Adopt a job that is suspended where its task is killed."""
+        if is_cancelled(job.main):
+            return await self._hand_over(job, {labels.CANCELLED: None}, "it was suspended, and resumes")
+        return await self._hand_over(job, {}, _still_runs(earlier.try_number))
+
+    async def _adopt_fresh(self, job: JobObject) -> _Adopted | None:
+        """Adopt a job that has changed meanwhile, if it is still there."""
+        fresh = await self._read(job.kind, job.name)
+        return None if fresh is None else await self._adopt(fresh)
+
+    async def _end_earlier(self, job: JobObject, *, cleared: bool) -> _Adopted | None:
+        """End the earlier job, which is not the one to use.
+
+        :param cleared: whether the task was cleared since the job was started.
+        """
+        reason = "the task was cleared" if cleared else "the task was tried again with other parameters"
+        if not await end(self._cluster, job, reason, self._identity.try_number):
+            # A later try has adopted it at this moment.
+            return await self._adopt_fresh(job)
+        await wait_until_ended(self._cluster, job)
+        return None
+
+    async def _hand_over(self, job: JobObject, values: dict[str, str | None], why: str) -> _Adopted | None:
+        """Make this try the job's owner, unless another client was quicker."""
+        patch = annotated(job.main, {labels.OWNER: str(self._identity.try_number), labels.RELEASED: None, **values})
+        try:
+            job = job.at(await self._client.patch(job.resource, self._namespace, job.name, patch))
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            if not error.is_conflict:
+                raise refusal(error, job.resource, self._namespace) from error
+            return await self._adopt_fresh(job)
+        try:
+            job = await self._creator.complete(job)
+        except NameTaken:
+            await end(self._cluster, job, "the names of its objects are taken by another job", resumable=False)
+            await wait_until_ended(self._cluster, job)
+            return None
+        # It may carry the mark alone: whoever cancelled it was killed before the suspension.
+        if labels.CANCELLED in values and await is_suspended(self._cluster, job):
+            await resume(self._cluster, job)
+        return job, why
+
+    async def _create(self) -> tuple[JobObject, str | None]:
+        for number in range(self._start, self._start + _MOST_NAMES):
+            name = self._order.name_of(number)
+            try:
+                return await self._creator.create(name), None
+            except NameTaken as taken:
+                existing = await self._take_existing(name, taken.found)
+            if existing is not None:
+                return existing, "this try has already started it"
+        raise SubmitError(
+            f"Namespace {self._namespace} has objects of {_MOST_NAMES} jobs called {self._order.name}; delete some."
+        )
+
+    async def _take_existing(self, name: str, found: Manifest) -> JobObject | None:
+        """The job of this name, where this try itself has created it a moment ago.
+
+        :param found: the object whose name the job needs.
+        """
+        job = await self._read_under_way(name, found)
+        if job is None or is_being_ended(job.main) or job.annotation(labels.DIGEST) != self._order.digest:
+            return None
+        if identity_of(job.main) != self._identity:
+            return None
+        if await self._has_ended(job):
+            return None
+        return await self._creator.complete(job)
+
+    async def _read_under_way(self, name: str, found: Manifest) -> JobObject | None:
+        """The job of this name; where another submit of this try is about to create its main object, wait for that.
+
+        With another name there would be two jobs, of which one has to end. Params as for `_take_existing`.
+        """
+        deadline = time.monotonic() + self._seconds_under_way(name, found)
+        job = await self._read(self._kind, name)
+        while job is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_SECONDS)
+            job = await self._read(self._kind, name)
+        return job
+
+    def _seconds_under_way(self, name: str, found: Manifest) -> float:
+        """How long the main object may still be to come; 0 where none is to come. Params as for `_take_existing`."""
+        own = found["metadata"].get("labels") or {}
+        is_of_try = own.get(labels.TASK) == self._identity.key and owner_of(found) == self._identity.try_number
+        is_of_job = own.get(labels.JOB) == name and is_unowned_part(found) and not is_being_deleted(found)
+        if not (is_of_try and is_of_job):
+            return 0.0
+        now = datetime.now(timezone.utc) + self._client.clock.ahead
+        age = (now - parse_time(found["metadata"]["creationTimestamp"])).total_seconds()
+        return _UNDER_WAY_SECONDS - max(age, 0.0)
+
+    async def _read(self, kind: Kind, name: str) -> JobObject | None:
+        try:
+            main = await self._client.get_or_none(kind.resource, self._namespace, name)
+        except ApiError as error:
+            raise refusal(error, kind.resource, self._namespace) from error
+        return None if main is None else JobObject(kind, main)
+
+    async def _look_again(self, job: JobObject) -> None:
+        """Another try may have looked for a job, found none, and created its own at the same moment."""
+        _, others = await self._look(job)
+        for other in others:
+            if is_being_ended(other.main) or await self._has_ended(other):
+                continue
+            if not await end(self._cluster, other, _SUPERSEDED, self._identity.try_number):
+                await withdraw(self._cluster, job)
+                raise SubmitError(
+                    f"A later try of this task started job {other.name}, or adopted it, at the same moment; try "
+                    f"{self._identity.try_number} is out of date and deleted its own."
+                )
+            await wait_until_ended(self._cluster, other)
+
+    async def _has_ended(self, job: JobObject) -> bool:
+        return (await Snapshot.read(self._cluster, job)).status().phase.ended
+
+    async def _look(self, job: JobObject) -> tuple[JobObject | None, list[JobObject]]:
+        """Read this job as it is now, and the task's other jobs of this kind.
+
+        Of two made at once, the later one's maker sees both.
+
+        :return: None for this job where it is gone.
+        """
+        version = job.main["metadata"]["resourceVersion"]
+        found = await jobs_of(self._cluster, (self._kind,), self._namespace, self._identity, not_older_than=version)
+        own = next((each for each in found if each.uid == job.uid), None)
+        return own, [other for other in found if other.uid != job.uid]
+
+
+def _is_done_with(job: JobObject) -> bool:
+    return is_being_ended(job.main) or job.annotation(labels.COLLECTED) is not None
+
+
+def _has_result(job: JobObject, status: JobStatus) -> bool:
+    """Whether the job has succeeded, and its outcome has not reached XCom."""
+    return status.phase is JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None
+
+
+def _can_resume(job: JobObject) -> bool:
+    """Whether the job is one that is suspended where its task is killed, and goes on later."""
+    return is_suspended_on_kill(job.main) and not is_being_deleted(job.main)
+
+
+def _still_runs(try_number: int) -> str:
+    return f"try {try_number} started it, and it still runs"

@@ -1,0 +1,107 @@
+"""What rank 0 of a job on a cluster has written: the termination message of its pod, or lines of that one's log."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from airflow_trainer_provider.cluster.answers import is_transient
+from airflow_trainer_provider.cluster.api.client import Client
+from airflow_trainer_provider.cluster.logs.cursor import split_time
+from airflow_trainer_provider.cluster.logs.pace import Pace
+from airflow_trainer_provider.cluster.logs.streams import LogStreams
+from airflow_trainer_provider.cluster.state.objects import is_rendered
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot
+from airflow_trainer_provider.errors import ApiError
+from airflow_trainer_provider.functions.frames import Framed, Frames
+from airflow_trainer_provider.functions.runner import FRAME
+from airflow_trainer_provider.job.result import masked_result, read_result
+from airflow_trainer_provider.kinds.base import Manifest
+
+#: How many lines other processes of the container may have written behind those of the value, before all is read.
+_OTHER_LINES = 1000
+#: Before a log in which lines are missing is read again, in seconds: an answer that broke off may look whole.
+_AGAIN_SECONDS = 1.0
+_UNAUTHORIZED = 401
+
+
+async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes | None:
+    """What rank 0 wrote; None where it wrote nothing.
+
+    :param client: of the cluster.
+    :param snapshot: the job at its end.
+    :param seen: what those who followed its logs have had of a value.
+    :raises ApiError: the API server does not answer.
+    """
+    # Rank 0 need not be in the first replica: the rendezvous of an elastic job assigns the ranks again.
+    for replica in snapshot.status().replicas:
+        for pod in reversed(snapshot.pods_of(replica.name)):
+            message = (_termination_message(pod) or "").encode()
+            # The script of a job created outside Airflow may leave there what it likes, a result or not.
+            if message and (is_rendered(snapshot.job.main) or read_result(message).error is None):
+                framed = Framed.parse(message)
+                if framed is None:
+                    return masked_result(message, snapshot.mask())
+                content = await _value(client, pod, framed, seen)
+                # Of a large value it takes a part of a second, in which all others would wait.
+                return await asyncio.to_thread(masked_result, content, snapshot.mask())
+    return None
+
+
+async def _value(client: Client, pod: Manifest, framed: Framed, seen: Frames) -> bytes:
+    """The value that lines of a pod's log are; or why it cannot be had, for the job's summary.
+
+    The log that was followed has also what the kubelet has put away since; the log as it is now, what was not followed.
+    """
+    if value := seen.value(framed):
+        return value
+    read, where = Frames(), f"the log of pod {pod['metadata']['name']}"
+    for attempt, tail_lines in enumerate((framed.count + _OTHER_LINES, None, None)):
+        if attempt:
+            await asyncio.sleep(_AGAIN_SECONDS)
+        try:
+            read.take(await _lines(client, pod, framed, tail_lines))
+        except ApiError as error:
+            # An outage: the next try finds the job, and its log.
+            if is_transient(error) or error.status == _UNAUTHORIZED:
+                raise
+            where += f", which cannot be read ({error})"
+            break
+        finally:
+            read.fill(seen)
+        if value := read.value(framed):
+            return value
+    return read.problem(framed, where)
+
+
+async def _lines(client: Client, pod: Manifest, framed: Framed, tail_lines: int | None) -> list[str]:
+    """The lines of a value, among the last ones of a log.
+
+    :param tail_lines: how many are read; None for all.
+    """
+    metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
+    mark, pace = f"{FRAME} {framed.sha256[:8]} ".encode(), Pace.here()
+
+    async def read() -> list[str]:
+        found: list[str] = []
+        blocks = client.log_blocks(metadata["namespace"], metadata["name"], container, tail_lines=tail_lines)
+        # Thousands of jobs may end at once.
+        async with LogStreams.here().permit(lambda held: False), aclosing(blocks):
+            async for block in blocks:
+                await pace.turn()
+                if mark in block:
+                    lines = (split_time(line)[1] for line in block.split(b"\n") if mark in line)
+                    found += [line.decode("utf-8", "replace") for line in lines]
+        return found
+
+    return await client.repeat(read)
+
+
+def _termination_message(pod: Manifest) -> str | None:
+    """What the training's container wrote to its result, where it succeeded."""
+    container = pod["spec"]["containers"][0]["name"]
+    for status in pod.get("status", {}).get("containerStatuses") or ():
+        terminated = status.get("state", {}).get("terminated") or {}
+        if status["name"] == container and terminated.get("exitCode") == 0:
+            return terminated.get("message") or None
+    return None

@@ -1,0 +1,166 @@
+"""Everything that a cluster shows of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.cluster.state.kueue import workloads_of
+from airflow_trainer_provider.cluster.state.objects import is_rendered
+from airflow_trainer_provider.errors import JobLost
+from airflow_trainer_provider.job.diagnosis.readable import readable
+from airflow_trainer_provider.job.queue.place import QueuePlace, last_of
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
+from airflow_trainer_provider.kinds.merge_patch import value_at
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.kinds.status.job_status import job_status
+from airflow_trainer_provider.text.mask import Mask
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A job's objects at one moment.
+
+    :param job: its main object.
+    :param pods: those that are there.
+    :param gone: the last version of those that were there.
+    :param children: the objects in which the main one's kind keeps the job's status.
+    :param events: of the job's objects, the oldest first; asked for only while there are no pods.
+    :param workloads: those by which Kueue decides when the job runs; asked for only while there are no pods.
+    :param places: in their queues, of those of the job's objects that wait; known only where the job is watched.
+    :param deleted: whether the main object is gone.
+    """
+
+    job: JobObject
+    pods: Sequence[Manifest] = ()
+    gone: Sequence[Manifest] = ()
+    children: Sequence[Manifest] = ()
+    events: Sequence[Manifest] = ()
+    workloads: Sequence[Manifest] = ()
+    places: Sequence[QueuePlace] = ()
+    deleted: bool = False
+
+    @classmethod
+    async def read(cls, cluster: Cluster, job: JobObject) -> Snapshot:
+        """Ask the cluster for it."""
+        pods, children = await parts_of(cluster, job)
+        snapshot = cls(job, pods, children=children)
+        return snapshot if pods else replace(snapshot, **await why_no_pods(cluster, job, children))
+
+    def status(self) -> JobStatus:
+        """How the job stands."""
+        status = job_status(
+            self.job.kind,
+            self.job.main,
+            self.pods,
+            groups=self.job.groups,
+            ranked=self.job.annotation(labels.RANKED) is not None,
+            gone=self.gone,
+            children=[*self.children, *self.workloads],
+            events=self.events,
+            deleted=self.deleted,
+        )
+        if self.job.kind.progress:
+            status = status.model_copy(update={"progress": self.job.kind.progress(self.job.main)})
+        if self.job.annotation(labels.TOOLS) is not None:
+            status = status.model_copy(update={"node_address": self._node_address()})
+        if status.phase is JobPhase.QUEUED:
+            status = status.model_copy(update={"queue": last_of(self.places)})
+        return readable(status, self.mask())
+
+    def mask(self) -> Mask:
+        """The mask for the secrets in the specs of the job's pods."""
+        return pods_mask((*self.gone, *self.pods))
+
+    def _node_address(self) -> str | None:
+        """The address of the node of one of the job's pods; always of the same one."""
+        addresses = ((pod.get("status") or {}).get("hostIP") for pod in self.pods)
+        return min(filter(None, addresses), default=None)
+
+    def pods_of(self, replica: str) -> list[Manifest]:
+        """A replica's pods, the newest last; those that are gone before those that are there."""
+        found = [pod for pod in (*self.gone, *self.pods) if self.replica_of(pod) == replica]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def replica_of(self, pod: Manifest) -> str | None:
+        """The name of the replica that a pod is; None where it is none."""
+        ref = self.job.kind.replica_ref(pod, self.job.main)
+        return ref.name if ref else None
+
+
+async def parts_of(
+    cluster: Cluster, job: JobObject, *, not_older_than: str = ""
+) -> tuple[list[Manifest], list[Manifest]]:
+    """A job's pods, and the objects in which its kind keeps its status.
+
+    :param not_older_than: the moment that has to be in what is read; empty for all until now.
+    """
+    pods = await cluster.client.list(
+        PODS, job.namespace, label_selector=f"{job.kind.pod_label}={job.name}", not_older_than=not_older_than
+    )
+    # What others made does not carry our labels; it has the job's own name.
+    ours = is_rendered(job.main)
+    label_selector = f"{labels.JOB}={job.name}" if ours else ""
+    field_selector = "" if ours else f"metadata.name={job.name}"
+    children = []
+    for resource in job.kind.children:
+        listing = await cluster.client.list(
+            resource,
+            job.namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            not_older_than=not_older_than,
+        )
+        children += listing.items
+    return pods.items, children
+
+
+async def why_no_pods(cluster: Cluster, job: JobObject, children: Sequence[Manifest]) -> dict[str, Any]:
+    """What says why a job has no pods: the events of all its objects, for controllers say nowhere else what they could
+    not create, and its Kueue Workloads.
+
+    :return: fields of a :class:`Snapshot`.
+    """
+    workloads = await workloads_of(cluster, [job.main, *children])
+    return {"events": await warnings_of(cluster, job), "workloads": workloads}
+
+
+async def warnings_of(cluster: Cluster, job: JobObject) -> list[Manifest]:
+    """The warnings about a job's objects, the oldest first."""
+    warnings = await cluster.client.list(EVENTS, job.namespace, field_selector="type=Warning")
+    # What controllers make for a job, they call by the job's name and something behind it.
+    events = [each for each in warnings.items if f"{each['involvedObject'].get('name')}-".startswith(f"{job.name}-")]
+    return in_order(events)
+
+
+def in_order(events: Iterable[Manifest]) -> list[Manifest]:
+    """Events, the oldest first."""
+    return sorted(events, key=_event_time)
+
+
+def lost(job: JobObject) -> JobLost:
+    """The error for a job whose main object is gone, and whose end was not seen.
+
+    :param job: as it was last seen.
+    """
+    what, name, namespace = job.resource.kind, job.name, job.namespace
+    if job.kind.ttl and value_at(job.main, job.kind.ttl(0)) is not None:
+        return JobLost(
+            f"Training job {name} has ended, and its {what} in namespace {namespace} was deleted by its own "
+            "ttlSecondsAfterFinished before its outcome was read. Whether it succeeded is not known: look at what it "
+            "left, and mark the task, or clear it to train again. Drop the field: on_finish_action does the same.",
+            retryable=False,
+        )
+    return JobLost(
+        f"Training job {name} is gone: its {what} in namespace {namespace} was deleted, or the namespace itself. "
+        "How it would have ended is not known."
+    )
+
+
+def _event_time(event: Manifest) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

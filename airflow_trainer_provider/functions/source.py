@@ -1,0 +1,272 @@
+"""A DAG file's source: its top-level statements, and the names that they bind and read."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import symtable
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import FunctionType
+from typing import NamedTuple
+
+#: With this import annotations are not evaluated, and the names in them are not read.
+FUTURE = "from __future__ import annotations"
+
+_COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Names(NamedTuple):
+    """The global names that a piece of source has to do with.
+
+    :param binds: those that it binds where it stands.
+    :param reads: those that it reads, in functions within it too.
+    :param assigns: those that functions within it assign, as ``global`` says.
+    """
+
+    binds: frozenset[str]
+    reads: frozenset[str]
+    assigns: frozenset[str]
+
+
+def names_of(text: str) -> Names:
+    """The global names of a piece of source that stands at the top level.
+
+    :param text: whole statements.
+    :raises SyntaxError: it is none.
+    """
+    table = symtable.symtable(_with_scopes(text), "<piece>", "exec")
+    children = table.get_children()
+    inner = [symbol for child in children for symbol in _globals(child)]
+    # A walrus in a comprehension binds where the comprehension stands.
+    here = [*table.get_symbols()]
+    here += (symbol for child in children if child.get_name() in _COMPREHENSIONS for symbol in _globals(child))
+    return Names(
+        binds=frozenset(_bound(here)),
+        reads=frozenset(each.get_name() for each in (*here, *inner) if each.is_referenced()),
+        assigns=frozenset(_bound(inner)) - frozenset(_bound(here)),
+    )
+
+
+def _with_scopes(text: str) -> str:
+    """Source in which each comprehension has a symbol table of its own: since Python 3.12 only generators have one."""
+    return ast.unparse(_Scopes().visit(ast.parse(text))) if sys.version_info >= (3, 12) else text
+
+
+class _Scopes(ast.NodeTransformer):
+    """Makes generators of the other comprehensions, with the same names."""
+
+    def _generator(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        element = ast.Tuple([node.key, node.value], ast.Load()) if isinstance(node, ast.DictComp) else node.elt
+        return ast.GeneratorExp(element, node.generators)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = _generator
+
+
+def _bound(symbols: Iterable[symtable.Symbol]) -> Iterator[str]:
+    return (each.get_name() for each in symbols if each.is_assigned() or each.is_imported())
+
+
+def _globals(table: symtable.SymbolTable) -> Iterator[symtable.Symbol]:
+    yield from (symbol for symbol in table.get_symbols() if symbol.is_global())
+    for child in table.get_children():
+        yield from _globals(child)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A statement at the top level of a file.
+
+    :param node: its syntax tree.
+    :param text: as it stands in the file, with its decorators.
+    :param line: where it begins.
+    :param lazy: whether annotations in it are not evaluated.
+    """
+
+    node: ast.stmt
+    text: str
+    line: int
+    lazy: bool
+
+    @cached_property
+    def names(self) -> Names:
+        """The names that it binds, and those that it needs."""
+        return names_of(f"{FUTURE}\n{self.text}" if self.lazy and not self.is_future else self.text)
+
+    @cached_property
+    def in_annotations(self) -> frozenset[str]:
+        """The names that it has only in annotations that are not evaluated unless a library asks for them.
+
+        Libraries ask for those of fields, and of functions that they decorate.
+        """
+        found: list[ast.expr | None] = []
+        for each in executed(self.node) if self.lazy else ():
+            if isinstance(each, ast.AnnAssign) and each is not self.node:
+                found.append(each.annotation)
+            elif isinstance(each, FunctionNode) and each.decorator_list:
+                found += annotations_of(each)
+        return frozenset(name for each in found if each for name in names_in(each)) - self.names.reads
+
+    @property
+    def is_future(self) -> bool:
+        """Whether it switches on a feature of the language for the whole file."""
+        return isinstance(self.node, ast.ImportFrom) and self.node.module == "__future__"
+
+
+class SourceFile:
+    """A Python file that was read.
+
+    :param path: of the file.
+    :param text: its content.
+    :raises SyntaxError: it is no Python.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.lines = text.split("\n")
+        self.tree = ast.parse(text)
+        self.has_lazy_annotations = any(
+            isinstance(node, ast.ImportFrom)
+            and node.module == "__future__"
+            and any(alias.name == "annotations" for alias in node.names)
+            for node in self.tree.body
+        )
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Those at the top level, in their order."""
+        lazy = self.has_lazy_annotations
+        return tuple(Statement(node, self.text_of(node), first_line(node), lazy) for node in self.tree.body)
+
+    @cached_property
+    def bindings(self) -> Mapping[str, tuple[Statement, ...]]:
+        """Name -> the statements at the top level that bind it."""
+        found: dict[str, list[Statement]] = {}
+        for statement in self.statements:
+            for name in statement.names.binds:
+                found.setdefault(name, []).append(statement)
+        if ast.get_docstring(self.tree) is not None:
+            found.setdefault("__doc__", []).append(self.statements[0])
+        return {name: tuple(statements) for name, statements in found.items()}
+
+    def text_of(self, node: ast.stmt) -> str:
+        """A statement as it stands in the file, with its decorators.
+
+        :param node: any statement of the file.
+        """
+        first, last = first_line(node), node.end_lineno or node.lineno
+        lines = self.lines[first - 1 : last]
+        # The syntax tree counts bytes.
+        lines[-1] = lines[-1].encode()[: node.end_col_offset].decode()
+        if first == node.lineno:
+            lines[0] = lines[0].encode()[node.col_offset :].decode()
+        return "\n".join(lines)
+
+    def around(self, node: ast.stmt) -> list[ast.stmt]:
+        """The statements that a statement stands in, from the outermost.
+
+        :param node: a statement of the file.
+        """
+        begin, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+        return [
+            each
+            for each in ast.walk(self.tree)
+            if isinstance(each, ast.stmt)
+            and each is not node
+            and (each.lineno, each.col_offset) <= begin
+            and (each.end_lineno or 0, each.end_col_offset or 0) >= end
+        ]
+
+    def function_at(self, name: str, line: int) -> FunctionNode | None:
+        """The function that begins at a line, with its decorators.
+
+        :param name: of the function.
+        :param line: as its code object has it.
+        """
+        for node in ast.walk(self.tree):
+            if isinstance(node, FunctionNode) and node.name == name and first_line(node) == line:
+                return node
+        return None
+
+
+def first_line(node: ast.stmt) -> int:
+    """The line in which a statement begins, or its first decorator.
+
+    :param node: the statement.
+    """
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a syntax tree that run where it stands: not the bodies of functions.
+
+    :param node: of the syntax tree.
+    """
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        yield each
+        if isinstance(each, FunctionNode):
+            todo += [*each.decorator_list, *each.args.defaults, *filter(None, each.args.kw_defaults)]
+        elif not isinstance(each, ast.Lambda):
+            todo += ast.iter_child_nodes(each)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names in a part of a syntax tree.
+
+    :param node: the part.
+    """
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def annotations_of(function: FunctionNode) -> list[ast.expr]:
+    """The annotations of a function's arguments and its value.
+
+    :param function: the function.
+    """
+    arguments = (each for each in ast.walk(function.args) if isinstance(each, ast.arg))
+    return [each for each in (*(each.annotation for each in arguments), function.returns) if each]
+
+
+def bound_in(function: FunctionNode) -> Iterator[str]:
+    """The local names of a function, but not those of the functions within it.
+
+    :param function: the function.
+    """
+    yield from (each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg))
+    todo: list[ast.AST] = [*function.body]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+        elif isinstance(each, ast.alias):
+            yield (each.asname or each.name).partition(".")[0]
+        elif isinstance(each, (FunctionNode, ast.ClassDef)):
+            yield each.name
+        if not isinstance(each, (FunctionNode, ast.ClassDef, ast.Lambda)):
+            todo += ast.iter_child_nodes(each)
+
+
+def source_of(function: FunctionType) -> SourceFile | None:
+    """The file that a function was read from; None where its source is not to be had.
+
+    :param function: any function.
+    :raises SyntaxError: the file has changed since, and is no Python any more.
+    """
+    path = function.__code__.co_filename
+    linecache.checkcache(path)
+    # Of a file in an archive the module's loader has the source.
+    lines = linecache.getlines(path, function.__globals__)
+    return _parsed(path, "".join(lines)) if lines else None
+
+
+@lru_cache(maxsize=4)
+def _parsed(path: str, text: str) -> SourceFile:
+    return SourceFile(path, text)

@@ -1,0 +1,142 @@
+"""What Airflow knows of the task that a job belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_trainer_provider.hooks.settings import load_settings
+from airflow_trainer_provider.hooks.supervisor.ask import ask
+from airflow_trainer_provider.job.identity import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: States in which a task wants nothing of its job any more. ``restarting`` is a task that was cleared while it ran;
+#: ``removed``, a task that is not in its DAG any more.
+OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "restarting"})
+#: Seconds for which a task has to have no state before it counts as cleared: a scheduler that takes tasks over from
+#: another one resets their state for a moment.
+_CLEARED_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+#: Seconds that the next try of a task may take until it has its job. Airflow 3.1 gives a trigger 30 to clean up.
+_NEXT_JOB_SECONDS = 15.0
+
+
+class TaskInstanceLike(Protocol):
+    """What all of Airflow's forms of a task instance have: a worker's, a triggerer's, and the database's."""
+
+    @property
+    def dag_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def run_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def task_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def map_index(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def try_number(self) -> int: ...  # noqa: D102
+
+
+def place_of(identity: Identity) -> dict[str, Any]:
+    """What names a task instance to Airflow's XCom.
+
+    :param identity: of a try of the task.
+    """
+    return identity.model_dump(include={"dag_id", "task_id", "run_id", "map_index"})
+
+
+def identity_of_task(ti: TaskInstanceLike) -> Identity:
+    """The identity by which the jobs of a task are found.
+
+    :param ti: the task instance.
+    """
+    return Identity(
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        task_id=ti.task_id,
+        map_index=-1 if ti.map_index is None else ti.map_index,
+        try_number=ti.try_number,
+        deployment=load_settings().deployment,
+        max_tries=getattr(ti, "max_tries", None),
+    )
+
+
+async def state_if_over(identity: Identity) -> str | None:
+    """Ask Airflow whether a task is over, so that its job may be ended.
+
+    A process that receives SIGTERM, or a cancelled trigger, does not know why. The task may have been marked or
+    cleared; or the process has lost contact, and the task waits for its job elsewhere: in another triggerer, or in its
+    next try.
+
+    :param identity: the task.
+    :return: the state of the task, for people; None where the task goes on, or will be tried again.
+    :raises Exception: Airflow does not answer. Whoever cannot ask must not end the job.
+    """
+    loop = asyncio.get_running_loop()
+    cleared_at = loop.time() + _CLEARED_SECONDS
+    while True:
+        state = await _state_of(identity)
+        if state is not None:
+            return state if state in OVER else None
+        if loop.time() >= cleared_at:
+            return "cleared"
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def has_another_job(identity: Identity, uid: str) -> bool:
+    """Ask Airflow whether a task that goes on has another job by now, as after it was cleared.
+
+    The next try deals with the job of an earlier one, but only finds it where its own would be: in the cluster and the
+    namespace that the task has by then.
+
+    :param identity: the task.
+    :param uid: of the job that it had.
+    :raises Exception: Airflow does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _NEXT_JOB_SECONDS
+    while loop.time() < end:
+        handle = await _handle_of(identity)
+        if handle is not None and handle.get("uid") != uid:
+            return True
+        # A task that still waits for this job. What was cleared has no handle from the begin of its next try.
+        if handle is not None and await _state_of(identity) == "deferred":
+            return False
+        await asyncio.sleep(_LOOK_SECONDS)
+    return False
+
+
+async def has_succeeded(identity: Identity) -> bool:
+    """Ask Airflow whether it has recorded the success of a task.
+
+    :param identity: the task.
+    :raises Exception: Airflow does not answer.
+    """
+    return await _state_of(identity) == "success"
+
+
+async def _handle_of(identity: Identity) -> Mapping[str, Any] | None:
+    from airflow.sdk.bases.xcom import BaseXCom
+
+    found = await ask(BaseXCom.get_one, key="job", **place_of(identity))
+    return found if isinstance(found, dict) else None
+
+
+async def _state_of(identity: Identity) -> str | None:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    states: Mapping[str, Mapping[str, str | None]] = await ask(
+        RuntimeTaskInstance.get_task_states,
+        dag_id=identity.dag_id,
+        task_ids=[identity.task_id],
+        run_ids=[identity.run_id],
+        map_index=identity.map_index,
+    )
+    name = identity.task_id if identity.map_index < 0 else f"{identity.task_id}_{identity.map_index}"
+    # A task instance that is not in the database went with its run, or with its DAG.
+    return states.get(identity.run_id, {}).get(name, "removed")

@@ -1,0 +1,220 @@
+"""What a reason of Kubernetes, or of a backend, means for the next try. One row per reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+RetryCanHelp = Literal["yes", "no", "unknown"]
+#: What kind of failure it is.
+FailureKind = Literal["memory", "disk", "infrastructure", "image", "user", "rejected", "start", "deadline", "unknown"]
+
+#: Stands before the reason of an init container.
+INIT = "Init:"
+#: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
+PERMANENT_EXIT_CODE = "PermanentExitCode"
+#: The reason of a replica that held more memory than it may.
+OUT_OF_MEMORY = "OOMKilled"
+#: Reasons of a replica that ended by itself, with which the message is the end of its log.
+BY_ITSELF = ("Error", PERMANENT_EXIT_CODE)
+#: Reasons of a replica that nothing hinders: each passes through these.
+ON_THE_WAY = (None, "ContainerCreating", "PodInitializing", f"{INIT}ContainerCreating")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a reason means.
+
+    :param retry_can_help: whether the same job, tried again unchanged, can succeed.
+    :param infrastructure: whether the cluster or the machine failed, and not what the user gave it to run.
+    :param way_out: one sentence: what to do about it.
+    :param kind: what kind of failure it is.
+    """
+
+    retry_can_help: RetryCanHelp = "unknown"
+    infrastructure: bool = False
+    way_out: str | None = None
+    kind: FailureKind = "unknown"
+
+
+_UNKNOWN = Cause()
+_ERROR = Cause(kind="user")
+
+
+def _failed_it(retry_can_help: RetryCanHelp, way_out: str) -> Cause:
+    """What the cluster or the machine failed of."""
+    return Cause(retry_can_help, True, way_out, "infrastructure")
+
+
+_LOST = _failed_it("yes", "Nothing is wrong with the job: try it again, and let it resume from a checkpoint.")
+_FULL = _failed_it("yes", "The node had less room than the scheduler thought: try it again.")
+_REGISTRY = _failed_it("unknown", "The registry did not answer: try it again, and check the nodes' way to it.")
+_QUOTA = _failed_it("yes", "Wait until other jobs end, ask for less, or have the namespace's quota raised.")
+_COMMAND = Cause("no", way_out="Correct command: the image has no such program, or it is not executable.", kind="user")
+_IMAGE = Cause(
+    "no", way_out="Correct image, or give the pods the right to pull it (pod.image_pull.secrets).", kind="image"
+)
+_REFUSED = Cause(
+    "no", way_out="The cluster refuses what the job needs: correct what the message names.", kind="rejected"
+)
+_CONFIG = Cause(
+    "no",
+    way_out="Create the Secret, ConfigMap or key that the message names, or correct the field that refers to it.",
+    kind="rejected",
+)
+_CLAIM = Cause(
+    way_out="Create the claim, correct volumes, or name a storage_class that the cluster can provision from.",
+    kind="start",
+)
+_FETCH = Cause(
+    way_out="Correct what the message names: a git or s3 source of volumes, its Secret, or its image.", kind="user"
+)
+_DISK = Cause(
+    "no", way_out="Write less to the container's disk, or raise its ephemeral-storage in pod_template.", kind="disk"
+)
+_CONTAINER = Cause(
+    way_out="Correct what the message names: a mount, a device or a security setting of pod or pod_template.",
+    kind="rejected",
+)
+_SHARED_MEMORY = Cause(
+    way_out="Give each replica more shared memory, with resources_per_node.shared_memory: 'auto' or a size; or start "
+    "fewer data loader workers.",
+    kind="memory",
+)
+_MEMORY = Cause("no", way_out="Raise resources_per_node.memory, or let the training hold less.", kind="memory")
+
+
+def _rows(cause: Cause, reasons: str) -> Iterable[tuple[str, Cause]]:
+    return ((reason, cause) for reason in reasons.split())
+
+
+_CAUSES: dict[str, Cause] = dict(
+    [
+        *_rows(_ERROR, "Error"),
+        *_rows(_MEMORY, OUT_OF_MEMORY),
+        (
+            PERMANENT_EXIT_CODE,
+            Cause(
+                "no",
+                way_out="run_policy.exit_codes declares this exit code permanent: correct what the job failed of, or "
+                "the field.",
+                kind="user",
+            ),
+        ),
+        *_rows(_COMMAND, "CommandNotFound CommandNotExecutable StartError ContainerCannotRun"),
+        *_rows(_IMAGE, "InvalidImageName ErrImageNeverPull ErrImagePull ImagePullBackOff ImageInspectError"),
+        *_rows(_IMAGE, "SignatureValidationFailed"),
+        *_rows(_REGISTRY, "RegistryUnavailable"),
+        *_rows(_CONFIG, "CreateContainerConfigError"),
+        *_rows(_CONTAINER, "CreateContainerError RunContainerError PreCreateHookError PreStartHookError"),
+        (
+            "Unschedulable",
+            Cause(way_out="Ask for less, correct scheduling, or wait until there is room.", kind="start"),
+        ),
+        ("SchedulingGated", Cause(way_out="Whatever set the pods' scheduling gates has to remove them.", kind="start")),
+        (
+            "StartupTimeout",
+            Cause(way_out="Cure what the message names, or raise run_policy.startup_timeout_seconds.", kind="start"),
+        ),
+        (
+            "DeadlineExceeded",
+            Cause(way_out="Raise run_policy.active_deadline_seconds, or train faster.", kind="deadline"),
+        ),
+        *_rows(_LOST, "Evicted Preempting PreemptionByScheduler DeletionByTaintManager EvictionByEvictionAPI"),
+        *_rows(_LOST, "TerminationByKubelet DeletionByPodGC NodeLost NodeShutdown Shutdown Terminated"),
+        *_rows(_LOST, "ContainerStatusUnknown Deleted SupervisorLost"),
+        *_rows(_FULL, "UnexpectedAdmissionError NodeAffinity"),
+        *_rows(_REFUSED, "FailedCreate FailedCreatePod FailedCreateService TrainJobResourcesCreationFailed"),
+        *_rows(_REFUSED, "JobCreationFailed HeadlessServiceCreationFailed PVCCreationFailed"),
+        *_rows(_REFUSED, "MPIJobFailedValidation ValidationError TrainingRuntimeNotSupported"),
+    ]
+)
+#: What the message says is nearer to the cause than the reason: reasons, what the message holds, cause.
+_BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
+    (
+        frozenset({"ErrImagePull", "ImagePullBackOff"}),
+        re.compile(r"timeout|toomanyrequests|\b(429|500|502|503|504)\b", re.IGNORECASE),
+        _REGISTRY,
+    ),
+    (
+        frozenset({"FailedCreate", "FailedCreatePod", "JobCreationFailed", "TrainJobResourcesCreationFailed"}),
+        re.compile(r"exceeded quota"),
+        _QUOTA,
+    ),
+    # The scheduler waits for claims too.
+    (frozenset({"Unschedulable"}), re.compile(r"persistentvolumeclaim", re.IGNORECASE), _CLAIM),
+    (frozenset({"Error", "CrashLoopBackOff"}), re.compile(r"^init container fetch-"), _FETCH),
+    (
+        frozenset({"Evicted"}),
+        re.compile(r"EmptyDir volume \S+ exceeds the limit"),
+        Cause("no", way_out="Write less to the volume, or raise its limit: empty_dir.size in volumes.", kind="disk"),
+    ),
+    # A pod over its own limit, and not on a node that had no disk left for anybody.
+    (frozenset({"Evicted"}), re.compile(r"exceeds the (total )?limit|exceeds its local ephemeral storage"), _DISK),
+)
+#: What a log says where its reason says nothing: a pattern of a line, cause.
+_BY_LOG: tuple[tuple[re.Pattern[str], Cause], ...] = (
+    (
+        re.compile(
+            r"\bbus error\b|\b(insufficient|out of) shared memory\b|/dev/shm\b.*(no space left|not enough space)"
+            r"|(no space left|not enough space).*/dev/shm\b|shared memory segment /dev/shm",
+            re.IGNORECASE,
+        ),
+        _SHARED_MEMORY,
+    ),
+)
+#: Lines of the runner that calls a function, on faults that are its own.
+_BY_RUNNER: tuple[tuple[re.Pattern[str], Cause], ...] = (
+    (
+        re.compile(r"\btrainer runner: cannot load the function: "),
+        Cause(
+            "no",
+            way_out="The function's code could not be loaded where the job runs: use an image that has the modules and "
+            "the Python version that it needs, or add modules of your own to include=.",
+            kind="user",
+        ),
+    ),
+    (
+        re.compile(r"\btrainer runner: cannot write the function's value "),
+        Cause(way_out="Let the container's user write the file, and its launcher pass the variable on.", kind="user"),
+    ),
+)
+#: Signals that end a process for such a reason.
+_BY_SIGNAL = {"SIGBUS": _SHARED_MEMORY}
+#: The kubelet names the resource: OutOfcpu, OutOfmemory, OutOfnvidia.com/gpu.
+_OUT_OF = "OutOf"
+
+
+def cause_of_runner(log: Sequence[str]) -> Cause | None:
+    """What the runner of a function says of a fault of its own; None where it says nothing.
+
+    :param log: the last lines of a process.
+    """
+    found = (cause for pattern, cause in _BY_RUNNER if any(pattern.search(line) for line in log))
+    return next(found, None)
+
+
+def cause_of_end(signal: str | None, log: Sequence[str]) -> Cause | None:
+    """What the end of a process means whose reason says nothing.
+
+    :param signal: that ended it.
+    :param log: its last lines.
+    :return: None where neither says anything.
+    """
+    found = (cause for pattern, cause in _BY_LOG if any(pattern.search(line) for line in log))
+    return next(found, None) or _BY_SIGNAL.get(signal or "")
+
+
+def cause_of(reason: str | None, message: str | None = None) -> Cause:
+    """What a reason means for the next try.
+
+    :param reason: of a replica or a job.
+    :param message: what was said with it.
+    """
+    word = (reason or "").removeprefix(INIT)
+    for reasons, pattern, cause in _BY_MESSAGE:
+        if word in reasons and pattern.search(message or ""):
+            return cause
+    return _FULL if word.startswith(_OUT_OF) else _CAUSES.get(word, _UNKNOWN)

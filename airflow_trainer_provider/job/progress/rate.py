@@ -1,0 +1,38 @@
+"""How many steps a second a training does, over the last minutes."""
+
+from __future__ import annotations
+
+from collections import deque
+
+#: How far back is looked, and how close together two samples may be; seconds.
+_WINDOW = 300.0
+_APART = 1.0
+
+
+class Rate:
+    """Steps a second, over samples of one attempt."""
+
+    def __init__(self) -> None:
+        # Each with the time at which it began, its time and its step. What comes at once, as the lines of a while in
+        # which nothing was read, is one sample.
+        self._samples: deque[tuple[float, float, int]] = deque()
+
+    def add(self, at: float, step: int) -> None:
+        """Take in a step.
+
+        :param at: when it was reported, in seconds since 1970.
+        :param step: not lower than the one before.
+        """
+        if self._samples and at - self._samples[-1][0] < _APART:
+            self._samples[-1] = (self._samples[-1][0], at, step)
+        else:
+            self._samples.append((at, at, step))
+        while len(self._samples) > 2 and self._samples[1][1] < at - _WINDOW:
+            self._samples.popleft()
+
+    def value(self) -> float | None:
+        """Steps a second; None until there are two samples."""
+        if len(self._samples) < 2:
+            return None
+        (_, first, begin), (_, last, end) = self._samples[0], self._samples[-1]
+        return (end - begin) / (last - first) if last > first else None

@@ -1,0 +1,265 @@
+"""Hands the progress of a job, and how it stands, to whoever shows it: now and then, and only what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from itertools import chain, repeat
+from typing import Any
+
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.progress.stages import Stages
+from airflow_trainer_provider.job.progress.tracker import Position, Tracker
+from airflow_trainer_provider.job.status import JobStatus
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two writes.
+PACE = 10.0
+#: Seconds in which all is read and written that is left at the job's end.
+LAST_SECONDS = 10.0
+#: Seconds for which the lines of a job wait for what an earlier process has reported of it.
+READ_SECONDS = 60.0
+#: Seconds before it is read again, where that has failed.
+PAUSES = (5.0, 10.0, 20.0, 40.0)
+_LONGEST_PAUSE = 60.0
+#: How often it is read at the job's end, each a tenth of that time after the one before.
+_LAST_READS = 5
+#: Reports and statuses that are kept until it is known.
+_MOST_EARLY = 1000
+
+_HOW_TO = "docs/how-to/checkpoints.md says how to save them, and to begin at the last one"
+
+#: What has changed: the values of ``progress`` and ``status``.
+Values = Mapping[str, Mapping[str, Any]]
+#: Writes what has changed. It is given a function that returns that, to be called in the event loop just before, and
+#: whether the job has ended.
+Report = Callable[[Callable[[], Values], bool], Awaitable[None]]
+#: Reads what was written last; empty where nothing was. It is given whether the job has ended.
+Load = Callable[[bool], Awaitable[Values]]
+
+
+class Reporter:
+    """Reports one job. Neither a report that fails nor one that hangs ends or delays the wait for the job.
+
+    Nothing is written over what an earlier process has reported before that is known, but at the job's end.
+
+    :param handle: the job.
+    :param metrics: name -> regular expression, as the spec has them.
+    :param report: writes what has changed.
+    :param load: returns what an earlier process has reported.
+    """
+
+    def __init__(self, handle: JobHandle, metrics: Mapping[str, str], report: Report, load: Load) -> None:
+        self.tracker = Tracker(handle.uid, handle.leader, metrics)
+        self._stages = Stages()
+        self._handle = handle
+        self._metrics = metrics
+        self._report = report
+        self._load = load
+        self._loading: asyncio.Task[None] | None = None
+        self._lines_wait_until = 0.0
+        # Whether what an earlier process has reported is known.
+        self._is_known = False
+        # Takes in once more what came before that.
+        self._early: deque[Callable[[], None]] = deque(maxlen=_MOST_EARLY)
+        # What was handed on last of each.
+        self._written = self._versions()
+        self._writing: asyncio.Task[None] | None = None
+        self._is_handing_on = False
+        self._said_unsaved: str | None = None
+        # Failures are named once each.
+        self._has_failed = self._has_not_read = False
+        # Whether an earlier process has reported how the job stands, as far as that is known.
+        self._has_status = True
+
+    async def begin_lines(self) -> None:
+        """Get ready for the lines of the log, before they are read for the first time or once more."""
+        await self.ready()
+        self.tracker.resume()
+
+    async def ready(self) -> None:
+        """Wait until what an earlier process has reported is known, or for as long as lines wait for that."""
+        loading = self._load_once()
+        await asyncio.wait({loading}, timeout=max(0.0, self._lines_wait_until - time.monotonic()))
+
+    def _load_once(self) -> asyncio.Task[None]:
+        """The reading of what an earlier process has reported, which begins once."""
+        if self._loading is None:
+            self._lines_wait_until = time.monotonic() + READ_SECONDS
+            self._loading = asyncio.ensure_future(self._begin())
+        return self._loading
+
+    async def _begin(self) -> None:
+        await self._read(chain(PAUSES, repeat(_LONGEST_PAUSE)))
+        self._plan()
+
+    async def _read(self, pauses: Iterable[float], *, is_last: bool = False) -> None:
+        """Read what an earlier process has reported, after each pause again where that fails."""
+        for pause in pauses:
+            try:
+                earlier = await self._load(is_last)
+            except Exception as error:
+                self._note_unread(error)
+                await asyncio.sleep(pause)
+            else:
+                self._go_on_from(earlier)
+                break
+
+    def _go_on_from(self, earlier: Values) -> None:
+        self._is_known = True
+        self._has_status = "status" in earlier
+        self.tracker = Tracker(self._handle.uid, self._handle.leader, self._metrics, earlier.get("progress"))
+        self._stages = Stages(earlier.get("status"))
+        self._written = self._versions()
+        for take_in in self._early:
+            take_in()
+        self._early.clear()
+
+    @property
+    def since(self) -> Position | None:
+        """Up to where lines of the leader were observed; (0, 0) for nowhere.
+
+        None where an earlier process has reported how the job stands and no progress, or may have. To read the whole
+        log again, at each restart of a triggerer, takes long where it has thousands of such jobs.
+        """
+        if self.tracker.position is None and self._has_status:
+            return None
+        return self.tracker.position or (0, 0)
+
+    def line(self, text: str, at: float | None, position: Position) -> str | None:
+        """Take in a line of the leader.
+
+        :param text: of the line.
+        :param at: when it was written, in seconds since 1970; None for now.
+        :param position: of the line.
+        :return: a note for the log: once, why a report is ignored; and what a restart without a checkpoint has cost.
+        """
+        at = time.time() if at is None else at
+        tracker = self.tracker
+        ignored, version = tracker.ignored, tracker.version
+        tracker.observe(text, at, position)
+        if (tracker.ignored, tracker.version) != (ignored, version):
+            # By whichever tracker there is then.
+            self._took_in(lambda: self.tracker.observe(text, at, position))
+        if ignored is None and tracker.ignored is not None:
+            return f"... a report of progress was ignored, and others like it may be: {tracker.ignored}"
+        # It may be known by the status, which comes between two lines.
+        unsaved, self._said_unsaved = self._said_unsaved, tracker.unsaved
+        if tracker.unsaved not in (None, unsaved):
+            return f"... a restart has lost {tracker.unsaved}, and no checkpoint is known: {_HOW_TO}"
+        return None
+
+    def status(self, status: JobStatus) -> None:
+        """Take in how the job stands."""
+        self._load_once()
+        now, version = time.time(), self._stages.version
+        self._observe(status, now)
+        if self._stages.version != version:
+            self._took_in(lambda: self._observe(status, now))
+
+    def _observe(self, status: JobStatus, now: float) -> None:
+        for observe in (self.tracker.observe_status, self._stages.observe):
+            try:
+                observe(status, now)
+            except Exception as error:
+                _warn("A status of training job %s is not reported: %s", self._handle.name, error)
+
+    def _took_in(self, once_more: Callable[[], None]) -> None:
+        if self._is_known:
+            self._plan()
+        else:
+            self._early.append(once_more)
+
+    async def finish(self) -> None:
+        """Hand the last state on, as far as that works in time."""
+        await self._stop_writing()
+        await self._hand_on(self._finish(), LAST_SECONDS)
+
+    async def _finish(self) -> None:
+        if not self._is_known:
+            await self._stop_loading()
+            # Where each try fails and a write does not, as with a value that Airflow cannot read, the last state is of
+            # more use. One that takes too long is no such failure: nothing is written then.
+            await self._read(repeat(LAST_SECONDS / (2 * _LAST_READS), _LAST_READS), is_last=True)
+        if self._has_news():
+            await self._report(self._news, True)
+
+    async def close(self) -> None:
+        """Hand nothing on any more."""
+        await self._stop_loading()
+        await self._stop_writing()
+
+    async def _stop_loading(self) -> None:
+        if self._loading:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+
+    async def _stop_writing(self) -> None:
+        if self._writing:
+            while not self._writing.done():
+                # wait_for() loses it where both come at once, up to Python 3.11.
+                self._writing.cancel()
+                await asyncio.wait({self._writing}, timeout=0.1)
+            self._writing = None
+            if self._is_handing_on:
+                # Whether that was written is not known.
+                self._written = dict.fromkeys(self._written, -1)
+
+    def _plan(self) -> None:
+        if self._has_news() and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def _write(self) -> None:
+        while self._has_news():
+            # However long it takes: many jobs may be written before, and one that gave up would wait behind all again.
+            await self._hand_on(self._report(self._news, False), None)
+            await asyncio.sleep(PACE)
+
+    async def _hand_on(self, writing: Awaitable[None], seconds: float | None) -> None:
+        self._is_handing_on = True
+        try:
+            await asyncio.wait_for(writing, seconds)
+            self._is_handing_on = False
+        except Exception as error:
+            self._note_failure(error)
+
+    def _has_news(self) -> bool:
+        return self._written != self._versions()
+
+    def _versions(self) -> dict[str, int]:
+        return {"progress": self.tracker.version, "status": self._stages.version}
+
+    def _news(self) -> Values:
+        """What has changed since the last time. It counts as handed on."""
+        versions = self._versions()
+        changed = {name for name, version in versions.items() if version != self._written[name]}
+        found = {
+            "progress": self.tracker.snapshot() if "progress" in changed else None,
+            "status": self._stages.snapshot(datetime.now(timezone.utc)) if "status" in changed else None,
+        }
+        self._written = versions
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _note_unread(self, error: Exception) -> None:
+        if not self._has_not_read:
+            self._has_not_read = True
+            _warn("What was reported of training job %s before cannot be read yet: %s", self._handle.name, error)
+
+    def _note_failure(self, error: Exception) -> None:
+        # What was not written is, with the next news.
+        self._written = dict.fromkeys(self._written, -1)
+        if not self._has_failed:
+            self._has_failed = True
+            _warn("The progress of training job %s could not be written: %s", self._handle.name, error)
+
+
+def _warn(text: str, name: str, error: Exception) -> None:
+    # The process's own log may be on a full disk.
+    with suppress(Exception):
+        log.warning(text, name, str(error) or type(error).__name__)

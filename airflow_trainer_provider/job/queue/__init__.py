@@ -1,0 +1,1 @@
+"""A job's place in a queue, and when the queue may admit it."""

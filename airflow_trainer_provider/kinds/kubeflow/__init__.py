@@ -1,0 +1,1 @@
+"""The kinds of the Kubeflow Training Operator v1."""

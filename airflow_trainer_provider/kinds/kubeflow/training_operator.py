@@ -1,0 +1,297 @@
+"""The jobs of the Training Operator: PyTorchJob, TFJob, XGBoostJob, PaddleJob and JAXJob, kubeflow.org/v1.
+
+The operator makes a pod and a headless Service ``<job>-<group>-<index>`` for each replica, and gives each the
+rendezvous; what it leaves out of what the frameworks promise to scripts is added here.
+https://github.com/kubeflow/training-operator/tree/v1.9.3/pkg/controller.v1
+
+A job with a master or chief succeeds when that one does, and the workers that still run are ended. The operator never
+starts a whole job again: with ``backoff_limit`` the kubelet restarts the containers that fail, and the operator fails
+the job when their restarts, added up over all pods that run, reach the limit of its run policy.
+https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/core/job.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from airflow_trainer_provider.job.plan.framework import Address
+from airflow_trainer_provider.job.plan.limits import check_roster
+from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.kinds.base import Facts, Manifest, Meta, Rendered, ReplicaRef, Resource
+from airflow_trainer_provider.kinds.kind import Kind, ManifestRules, Renderer
+from airflow_trainer_provider.kinds.kubeflow import common, conditions
+from airflow_trainer_provider.kinds.merge_patch import bounded
+from airflow_trainer_provider.kinds.objects import rendezvous
+from airflow_trainer_provider.kinds.objects.pod import label_index, pod_template
+from airflow_trainer_provider.kinds.objects.scheduling.gang import KAI, refuse_schedulers
+
+BACKEND = "training-operator"
+API_VERSION = "kubeflow.org/v1"
+#: All of the operator's ports have four digits.
+_ANY_PORT = 2222
+_RANKS = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"})
+
+
+@dataclass(frozen=True)
+class _Flavour:
+    """What one kind has of its own.
+
+    :param framework: its framework.
+    :param resource: of its object.
+    :param specs: the field that holds the replicas.
+    :param types: group -> replica type.
+    :param operators: job -> the variables that the operator sets.
+    :param environment: (job, group, the job's name) -> those that it leaves out.
+    :param more: other fields of the spec.
+    :param command: what a replica runs instead of its command line; None for that.
+    """
+
+    framework: str
+    resource: Resource
+    specs: str
+    types: Mapping[str, str]
+    operators: Callable[[JobPlan], frozenset[str]]
+    environment: Callable[[JobPlan, str, str], rendezvous.Values]
+    more: Callable[[JobPlan], Manifest] = lambda job: {}
+    command: Callable[[Replica], tuple[str, ...] | None] = lambda replica: None
+
+
+def restarts(job: JobPlan) -> int:
+    """How many restarts the replicas of the job may have, all together: the operator counts those of no single one."""
+    return job.spec.run_policy.backoff_limit + (job.spec.elastic.max_restarts if job.spec.elastic else 0)
+
+
+def run_policy(job: JobPlan) -> Manifest:
+    """The job's ``runPolicy``."""
+    # The operator fails the job when as many restarts as its limit have begun, not when the last of them has failed.
+    limit = {"backoffLimit": restarts(job) + 1} if restarts(job) else {}
+    return {**common.run_policy(job, len(job.replicas)), **limit}
+
+
+def replica_spec(job: JobPlan, replicas: tuple[Replica, ...], template: Manifest) -> Manifest:
+    """A group's entry in the replica specs."""
+    deadline = common.deadline_seconds(job)
+    if deadline is not None:
+        # The operator looks at a job's deadline only when something happens to its pods: so let something happen.
+        template["spec"]["activeDeadlineSeconds"] = deadline
+    policy = "OnFailure" if restarts(job) else "Never"
+    return {"replicas": len(replicas), "restartPolicy": policy, "template": template}
+
+
+def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
+    """The replica that a pod is, by the operator's labels."""
+    labels = pod["metadata"].get("labels") or {}
+    group = labels.get(common.REPLICA_TYPE_LABEL, "")
+    # A launcher has no index.
+    index = labels.get(common.REPLICA_INDEX_LABEL, "0")
+    return ReplicaRef(group, int(index)) if group in common.groups(main) and index.isdecimal() else None
+
+
+def ttl(seconds: int | None) -> Manifest:
+    """The merge patch by which the operator deletes the job so long after its end."""
+    return {"spec": {"runPolicy": {"ttlSecondsAfterFinished": seconds}}}
+
+
+def deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
+    """A user's own manifest with a deadline, for its pods too; see :func:`replica_spec`."""
+    bound = common.deadline(main, seconds, facts)
+    for field, specs in bound["spec"].items():
+        if field.endswith("ReplicaSpecs") and isinstance(specs, dict):
+            each = {"template": {"spec": {"activeDeadlineSeconds": seconds}}}
+            bounds = {group: bounded(spec, each) for group, spec in specs.items() if isinstance(spec, dict)}
+            bound["spec"] = {**bound["spec"], field: {**specs, **bounds}}
+    return bound
+
+
+def without_restart(main: Manifest, pods: Sequence[Manifest]) -> Manifest | None:
+    """The merge patch by which the operator fails a job before it starts a replica once more than it may.
+
+    Without it the operator ends the restart that is one too many as soon as it has begun.
+
+    :param main: the job's object.
+    :param pods: its pods.
+    :return: None unless a container has failed, waits for its restart, and all restarts are used up.
+    """
+    limit = (main["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
+    containers = [container for pod in pods for container in _counted(pod)]
+    restarts = sum(container.get("restartCount", 0) for container in containers)
+    if restarts + 1 != limit or not any(map(_waits_to_restart, containers)):
+        return None
+    return {"spec": {"runPolicy": {"backoffLimit": restarts}}}
+
+
+def blocked_by(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef | None:
+    """The replica whose init container fails again and again. The operator counts no restarts of pods that do not run.
+
+    :param main: the job's object.
+    :param pods: its pods.
+    :return: None unless an init container has failed, waits for its restart, and all restarts are used up.
+    """
+    limit = (main["spec"].get("runPolicy") or {}).get("backoffLimit")
+    restarts = sum(container.get("restartCount", 0) for pod in pods for container in _containers(pod))
+    if limit is None or restarts < limit:
+        return None
+    return next((replica_ref(pod, main) for pod in pods if _waits_for_init(pod)), None)
+
+
+def _waits_for_init(pod: Manifest) -> bool:
+    status = pod.get("status") or {}
+    return status.get("phase") == "Pending" and any(map(_waits_to_restart, status.get("initContainerStatuses") or ()))
+
+
+def _counted(pod: Manifest) -> Sequence[Manifest]:
+    """The states of those containers whose restarts the operator counts."""
+    return _containers(pod) if (pod.get("status") or {}).get("phase") == "Running" else ()
+
+
+def _containers(pod: Manifest) -> Sequence[Manifest]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _waits_to_restart(container: Manifest) -> bool:
+    state = container.get("state") or {}
+    waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
+    # The kubelet may report the end of a container for seconds before it reports that the restart waits.
+    return waiting.get("reason") == "CrashLoopBackOff" or bool(terminated.get("exitCode"))
+
+
+def _render(flavour: _Flavour, job: JobPlan, meta: Meta, facts: Facts) -> Rendered:
+    # The operator writes the list of replicas into variables of its own; its host names end with the namespace.
+    check_roster(job, {each.name: Address(f"{meta.name}-{each.name}", _ANY_PORT) for each in job.replicas})
+    specs: Manifest = {}
+    for group, kind in flavour.types.items():
+        replicas = job.group(group)
+        if replicas:
+            template = pod_template(
+                job,
+                replicas[0],
+                meta,
+                container=flavour.framework,
+                index=label_index(common.REPLICA_INDEX_LABEL),
+                env=flavour.environment(job, group, meta.name),
+                command=flavour.command(replicas[0]),
+            )
+            specs[kind] = replica_spec(job, replicas, template)
+    spec = {"runPolicy": run_policy(job), **flavour.more(job), flavour.specs: specs}
+    return Rendered(common.main_object(flavour.resource, job, meta, spec))
+
+
+def _pytorch_operators(job: JobPlan) -> frozenset[str]:
+    names = {"PET_NNODES", "PET_NPROC_PER_NODE"}
+    if job.spec.elastic:
+        names |= {"PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND", "PET_RDZV_ID", "PET_MAX_RESTARTS"}
+        names |= {"PET_RDZV_CONF"} if job.spec.elastic.rdzv_conf else set()
+    elif job.group("master"):
+        names |= _RANKS | {"PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NODE_RANK"}
+    return frozenset(names)
+
+
+def _pytorch_more(job: JobPlan) -> Manifest:
+    more: Manifest = {"nprocPerNode": str(job.spec.num_proc_per_node)}
+    if job.spec.elastic:
+        options = [{"key": key, "value": value} for key, value in job.spec.elastic.rdzv_conf.items()]
+        more["elasticPolicy"] = {
+            "minReplicas": job.spec.elastic.min_nodes,
+            "maxReplicas": job.spec.elastic.max_nodes,
+            "maxRestarts": job.spec.elastic.max_restarts,
+            "rdzvBackend": "c10d",
+            "rdzvId": "train",
+            **({"rdzvConf": options} if options else {}),
+        }
+    return more
+
+
+def _tensorflow_more(job: JobPlan) -> Manifest:
+    # Else the job has succeeded as soon as worker-0 has.
+    return {} if job.group("chief") else {"successPolicy": "AllWorkers"}
+
+
+def _check(flavour: _Flavour, job: JobPlan) -> None:
+    common.check(BACKEND, flavour.framework, flavour.operators, job)
+    if flavour.framework == "paddle":
+        allowed, fix = (
+            "coscheduling or volcano",
+            "KAI does not group the pods of a PaddleJob; choose another scheduler.",
+        )
+        refuse_schedulers(BACKEND, job, (KAI,), allowed, fix)
+
+
+def _kind(flavour: _Flavour) -> Kind:
+    return Kind(
+        key=flavour.resource.kind.lower(),
+        resource=flavour.resource,
+        frameworks=frozenset({flavour.framework}),
+        read=conditions.read,
+        groups=common.groups,
+        replica_ref=replica_ref,
+        pod_label=common.JOB_NAME_LABEL,
+        suspend=common.suspend,
+        ttl=ttl,
+        without_restart=without_restart,
+        blocked_by=blocked_by,
+        renderer=Renderer(
+            check=partial(_check, flavour),
+            render=partial(_render, flavour),
+            name_limit=common.name_limit,
+            tool_pod=partial(common.tool_pod, common.REPLICA_TYPE_LABEL),
+        ),
+        manifests=ManifestRules(check=common.check_manifest, deadline=deadline),
+    )
+
+
+PYTORCHJOB = _kind(
+    _Flavour(
+        framework="pytorch",
+        resource=Resource(API_VERSION, "PyTorchJob", "pytorchjobs"),
+        specs="pytorchReplicaSpecs",
+        types={"master": "Master", "worker": "Worker"},
+        operators=_pytorch_operators,
+        environment=rendezvous.pytorch,
+        more=_pytorch_more,
+    )
+)
+TFJOB = _kind(
+    _Flavour(
+        framework="tensorflow",
+        resource=Resource(API_VERSION, "TFJob", "tfjobs"),
+        specs="tfReplicaSpecs",
+        types={"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"},
+        operators=lambda job: frozenset({"TF_CONFIG"}),
+        environment=rendezvous.tensorflow,
+        more=_tensorflow_more,
+    )
+)
+XGBOOSTJOB = _kind(
+    _Flavour(
+        framework="xgboost",
+        resource=Resource(API_VERSION, "XGBoostJob", "xgboostjobs"),
+        specs="xgbReplicaSpecs",
+        types={"master": "Master", "worker": "Worker"},
+        operators=lambda job: _RANKS | {"WORKER_ADDRS", "WORKER_PORT"},
+        environment=rendezvous.xgboost,
+        command=rendezvous.xgboost_command,
+    )
+)
+PADDLEJOB = _kind(
+    _Flavour(
+        framework="paddle",
+        resource=Resource(API_VERSION, "PaddleJob", "paddlejobs"),
+        specs="paddleReplicaSpecs",
+        types={"worker": "Worker"},
+        operators=lambda job: frozenset({"PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_JOB_ID"}),
+        environment=rendezvous.paddle,
+    )
+)
+JAXJOB = _kind(
+    _Flavour(
+        framework="jax",
+        resource=Resource(API_VERSION, "JAXJob", "jaxjobs"),
+        specs="jaxReplicaSpecs",
+        types={"worker": "Worker"},
+        operators=lambda job: frozenset({"COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"}),
+        environment=rendezvous.jax,
+    )
+)

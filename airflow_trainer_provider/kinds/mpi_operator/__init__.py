@@ -1,0 +1,1 @@
+"""MPIJobs, of the MPI Operator and of the Training Operator."""

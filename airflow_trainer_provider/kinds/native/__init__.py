@@ -1,0 +1,1 @@
+"""Plain Kubernetes: a Service with Jobs, and Jobs that users write themselves."""

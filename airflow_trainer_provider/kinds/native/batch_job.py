@@ -1,0 +1,121 @@
+"""batch/v1 Jobs created outside Airflow. No spec becomes one: what we make on plain Kubernetes has a Service above it.
+
+The Pods of an Indexed Job are distinguished by their index, and so is the Pod of a Job that has one at a time. The Pods
+of other Jobs cannot be distinguished: of such a Job only the Job itself is read.
+https://kubernetes.io/docs/concepts/workloads/controllers/job/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from airflow_trainer_provider.errors import Problem, SpecError
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, Facts, Manifest, ReplicaRef
+from airflow_trainer_provider.kinds.kind import Kind, ManifestRules
+from airflow_trainer_provider.kinds.manifest_check import check_count
+from airflow_trainer_provider.kinds.merge_patch import bounded
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
+
+_GROUP = "worker"
+_INDEX = "batch.kubernetes.io/job-completion-index"
+#: A Job whose end is decided says so before its last Pods are gone.
+_ENDS = {
+    "SuccessCriteriaMet": JobPhase.SUCCEEDED,
+    "Complete": JobPhase.SUCCEEDED,
+    "FailureTarget": JobPhase.FAILED,
+    "Failed": JobPhase.FAILED,
+}
+
+
+def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
+    """What a Job says of itself.
+
+    :param main: the Job.
+    :param children: none.
+    """
+    status, spec = main.get("status") or {}, main["spec"]
+    started_at = _time(status.get("startTime"))
+    held = {each["type"]: each for each in status.get("conditions") or () if each["status"] == "True"}
+    for name, phase in _ENDS.items():
+        if name in held:
+            ended_at = _time(status.get("completionTime") or held[name].get("lastTransitionTime"))
+            return ControllerStatus(phase, held[name].get("reason"), held[name].get("message"), started_at, ended_at)
+    if spec.get("suspend"):
+        return ControllerStatus(JobPhase.SUSPENDED, "JobSuspended", None, started_at)
+    if groups(main):
+        return ControllerStatus(started_at=started_at)
+    # Its Pods cannot say it.
+    return ControllerStatus(JobPhase.RUNNING if status.get("ready") else JobPhase.STARTING, started_at=started_at)
+
+
+def groups(main: Manifest) -> Mapping[str, int]:
+    """How many replicas; none where they cannot be distinguished."""
+    spec = main["spec"]
+    if spec.get("completionMode") == "Indexed":
+        return {_GROUP: spec.get("completions", 1)}
+    return {_GROUP: 1} if _is_single(spec) else {}
+
+
+def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
+    """The replica that a Pod is; None where that is unknown."""
+    if main["spec"].get("completionMode") == "Indexed":
+        index = (pod["metadata"].get("labels") or {}).get(_INDEX, "")
+        return ReplicaRef(_GROUP, int(index)) if index.isdecimal() else None
+    return ReplicaRef(_GROUP, 0) if _is_single(main["spec"]) else None
+
+
+def check(main: Manifest) -> None:
+    """Refuse a Job whose Pods cannot be distinguished, or counted.
+
+    :param main: the user's own manifest.
+    :raises SpecError: naming the field and the way out.
+    """
+    for name in ("completions", "parallelism"):
+        check_count(main, "spec", name)
+    if not groups(main):
+        allowed = "'Indexed' where a Job has several Pods: without an index they cannot be distinguished"
+        fix = "Set completionMode: Indexed, and completions and parallelism to the number of replicas."
+        given = main["spec"].get("completionMode")
+        shown = given if isinstance(given, str) else type(given).__name__
+        raise SpecError([Problem("manifest.spec.completionMode", shown, allowed, fix)])
+
+
+def _is_single(spec: Manifest) -> bool:
+    return all(spec.get(name, 1) in (None, 0, 1) for name in ("completions", "parallelism"))
+
+
+def _suspend(whether: bool) -> Manifest:
+    return {"spec": {"suspend": whether}}
+
+
+def _deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
+    return bounded(main, {"spec": {"activeDeadlineSeconds": seconds}})
+
+
+def _ttl(seconds: int | None) -> Manifest:
+    return {"spec": {"ttlSecondsAfterFinished": seconds}}
+
+
+def _time(text: str | None) -> datetime | None:
+    return parse_time(text) if text else None
+
+
+BATCH_JOB = Kind(
+    key="job",
+    resource=JOBS,
+    frameworks=frozenset(),
+    read=read,
+    groups=groups,
+    replica_ref=replica_ref,
+    pod_label="batch.kubernetes.io/job-name",
+    suspend=_suspend,
+    ttl=_ttl,
+    manifests=ManifestRules(
+        check=check,
+        deadline=_deadline,
+        # Its Pods' names end with an index and five letters; their host names with the index only.
+        name_limit=63 - len("-9999"),
+    ),
+)

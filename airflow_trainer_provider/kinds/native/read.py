@@ -1,0 +1,116 @@
+"""What the Jobs of a training job on plain Kubernetes say of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
+from airflow_trainer_provider.kinds.objects.labels import PREFIX, QUEUE, written_groups
+
+#: The rank of a Job's first Pod.
+FIRST_RANK = f"{PREFIX}/first-rank"
+#: Whether the training has not succeeded before this Job has.
+WAITED_FOR = f"{PREFIX}/waited-for"
+
+
+def groups_of(main: Manifest) -> Mapping[str, int]:
+    """How many replicas of each group, in the order of their ranks.
+
+    :param main: the Service.
+    """
+    return written_groups(main)
+
+
+def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
+    """Read a training job's controller status from its Jobs.
+
+    It has succeeded once all Jobs that are waited for are complete, and failed once any Job has failed before that.
+    What becomes of the others afterwards changes nothing.
+
+    :param main: the Service.
+    :param children: the Jobs, as far as they are there.
+    """
+    started = _first(_time(child.get("status", {}).get("startTime")) for child in children)
+    restarts = max(map(_restarts, children), default=0)
+    completed, failure = _completed(main, children), _failure(children)
+    if completed and (failure is None or completed <= failure[0]):
+        return ControllerStatus(JobPhase.SUCCEEDED, started_at=started, finished_at=completed, restarts=restarts)
+    if failure:
+        at, reason, message = failure
+        return ControllerStatus(JobPhase.FAILED, reason, message, started, at, restarts)
+    return ControllerStatus(*_under_way(children), started, restarts=restarts)
+
+
+def _under_way(children: Sequence[Manifest]) -> tuple[JobPhase | None, str | None, str | None]:
+    """Phase, reason and message of a job that has not ended."""
+    unfinished = [child for child in children if _condition(child, "Complete") is None]
+    held = [child for child in unfinished if child["spec"].get("suspend")]
+    if held and QUEUE in held[0]["metadata"]["labels"]:
+        queue = held[0]["metadata"]["labels"][QUEUE]
+        return None, "Queued", f"queue {queue} has not admitted it"
+    if held:
+        return JobPhase.SUSPENDED, "JobSuspended", None
+    return (JobPhase.RESTARTING if any(map(_restarting, unfinished)) else None), None, None
+
+
+def _completed(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
+    """When the last Job that is waited for was complete; None while any is not."""
+    expected = sum(groups_of(main).values())
+    # A Job that is not there, because it is not made yet or was deleted, cannot be known to be complete.
+    if not children or sum(child["spec"]["completions"] for child in children) != expected:
+        return None
+    awaited = [child for child in children if child["metadata"]["labels"].get(WAITED_FOR) == "true"]
+    ends = [_time((_condition(child, "Complete") or {}).get("lastTransitionTime")) for child in awaited]
+    return max((end for end in ends if end), default=None) if all(ends) else None
+
+
+def _failure(children: Iterable[Manifest]) -> tuple[datetime, str, str] | None:
+    """When and why the first Job failed."""
+    failures = []
+    for child in children:
+        # A Job fails when the last of its Pods is gone. That it will is known as soon as the first has failed.
+        target, end = _condition(child, "FailureTarget"), _condition(child, "Failed")
+        condition = target or end
+        at = _time((condition or {}).get("lastTransitionTime"))
+        if condition and at:
+            message = f"Job {child['metadata']['name']}: {condition.get('message') or 'no more is known'}"
+            failures.append((at, condition.get("reason") or "Failed", message))
+    return min(failures, default=None)
+
+
+def _restarts(child: Manifest) -> int:
+    """How often the replicas of a Job were started again; those of a Job that start together count once."""
+    status, size = child.get("status", {}), int(child["spec"]["completions"])
+    if not child["spec"].get("backoffLimit"):
+        return 0
+    replaced: int = status.get("failed", 0)
+    if _condition(child, "Failed") or _condition(child, "FailureTarget"):
+        # The last failure of each replica has no successor. The Job's controller counts those that it ended, too.
+        replaced = max(0, replaced - (size - status.get("succeeded", 0)))
+    return math.ceil(replaced / size)
+
+
+def _restarting(child: Manifest) -> bool:
+    """Whether a Pod of an unfinished Job has failed, and the one that takes its place is not there yet."""
+    status, spec = child.get("status", {}), child["spec"]
+    if not spec.get("backoffLimit") or "startTime" not in status:
+        return False
+    uncounted = status.get("uncountedTerminatedPods", {}).get("succeeded") or ()
+    there = status.get("active", 0) + status.get("succeeded", 0) + len(uncounted)
+    return bool(there < spec["completions"])
+
+
+def _condition(child: Manifest, kind: str) -> Manifest | None:
+    conditions = child.get("status", {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == kind and each["status"] == "True"), None)
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc) if text else None
+
+
+def _first(times: Iterable[datetime | None]) -> datetime | None:
+    return min((time for time in times if time), default=None)

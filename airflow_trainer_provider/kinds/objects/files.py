@@ -1,0 +1,42 @@
+"""Files that the replicas of a job read, in a ConfigMap of the job's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_trainer_provider.kinds.base import Manifest, Meta
+
+#: Where the replicas find them.
+FOLDER = "/etc/trainer-files"
+_VOLUME = "trainer-files"
+
+
+def config_map(meta: Meta, files: Mapping[str, str]) -> Manifest:
+    """The ConfigMap with the files.
+
+    :param meta: what is written on the job's objects.
+    :param files: name -> content.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": _name(meta), "labels": dict(meta.labels)},
+        "data": dict(files),
+    }
+
+
+def mount(template: Manifest, meta: Meta) -> None:
+    """Give a Pod's first container the files.
+
+    :param template: the Pod's template.
+    :param meta: what is written on the job's objects.
+    """
+    spec = template["spec"]
+    spec["volumes"] = [*spec.get("volumes", []), {"name": _VOLUME, "configMap": {"name": _name(meta)}}]
+    container = spec["containers"][0]
+    mounted = {"name": _VOLUME, "mountPath": FOLDER, "readOnly": True}
+    container["volumeMounts"] = [*container.get("volumeMounts", []), mounted]
+
+
+def _name(meta: Meta) -> str:
+    return f"{meta.name}-files"

@@ -1,0 +1,69 @@
+"""The compute resources of the training's container, and its shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.spec import Resources
+from airflow_trainer_provider.spec.compute import AUTO, parse_quantity
+from airflow_trainer_provider.spec.values.devices import NVIDIA
+
+_VOLUME = "trainer-shared-memory"
+#: Where PyTorch and others keep what their processes share.
+SHARED_MEMORY = "/dev/shm"
+_UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10, "": 1}
+
+
+def lay_resources(spec: Manifest, container: Manifest, resources: Resources | None) -> None:
+    """Lay a replica's resources over those of its template, one by one.
+
+    :param spec: of the pods.
+    :param container: the training's.
+    :param resources: of the replica; None leaves those of the template.
+    """
+    if resources is None:
+        return
+    container["resources"] = _amounts(resources, container.get("resources", {}))
+    if resources.shared_memory:
+        _mount_shared_memory(spec, container, _size(resources))
+
+
+def _amounts(resources: Resources, base: Mapping[str, Any]) -> Manifest:
+    # The scheduler takes a pod with whole GPUs and a share for wrong.
+    replaced = {NVIDIA} if resources.share else set()
+    amounts = {side: _without(base.get(side, {}), replaced) for side in ("requests", "limits")}
+    for name, amount in (("cpu", resources.cpu), ("memory", resources.memory)):
+        for side, values in amounts.items():
+            value = getattr(amount, side) if amount else None
+            if value is not None:
+                values[name] = value
+    for name, count in {**resources.devices, **resources.extended}.items():
+        amounts["limits"][name] = str(count)
+    return {**_without(base, amounts), **{side: values for side, values in amounts.items() if values}}
+
+
+def _without(amounts: Mapping[str, Any], names: Collection[str]) -> Manifest:
+    return {name: value for name, value in amounts.items() if name not in names}
+
+
+def _size(resources: Resources) -> str | None:
+    """How large the shared memory may become; None for no bound but the node's memory."""
+    if resources.shared_memory != AUTO:
+        return resources.shared_memory
+    limit = resources.memory.limits if resources.memory else None
+    return _quantity(int(parse_quantity(limit)) // 2) if limit else None
+
+
+def _quantity(size: int) -> str:
+    unit = next(unit for unit, scale in _UNITS.items() if size % scale == 0)
+    return f"{size // _UNITS[unit]}{unit}"
+
+
+def _mount_shared_memory(spec: Manifest, container: Manifest, size: str | None) -> None:
+    # What a container writes there counts against its memory limit.
+    volume = {"name": _VOLUME, "emptyDir": {"medium": "Memory", **({"sizeLimit": size} if size else {})}}
+    spec["volumes"] = [*spec.get("volumes", ()), volume]
+    others = [each for each in container.get("volumeMounts", ()) if each["mountPath"].rstrip("/") != SHARED_MEMORY]
+    container["volumeMounts"] = [*others, {"name": _VOLUME, "mountPath": SHARED_MEMORY}]

@@ -1,0 +1,1 @@
+"""How pods and conditions become the status of a job, and which replica failed first."""

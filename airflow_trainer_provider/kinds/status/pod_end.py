@@ -1,0 +1,140 @@
+"""How a pod's training ended, and who ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_trainer_provider.job.diagnosis.causes import OUT_OF_MEMORY
+from airflow_trainer_provider.job.status import SIGNAL_BASE, ReplicaStatus, signal_name
+from airflow_trainer_provider.kinds.base import Manifest
+
+#: By which Kubernetes ends a container.
+_STOP_SIGNALS = ("SIGTERM", "SIGKILL")
+
+
+def ended(blank: ReplicaStatus, terminated: Mapping[str, Any]) -> ReplicaStatus:
+    """How a container ended by its own account.
+
+    :param blank: the replica, without anything about its state.
+    :param terminated: the container's state.
+    """
+    code = terminated["exitCode"]
+    reason = terminated.get("reason") or ("Completed" if code == 0 else "Error")
+    name = signal_name(terminated.get("signal") or code - SIGNAL_BASE)
+    # The exit code of a container that its node lost is made up.
+    unknown = reason == "ContainerStatusUnknown"
+    return blank.model_copy(
+        update={
+            "exit_code": None if name or unknown else code,
+            "signal": None if unknown else name,
+            "reason": reason,
+            # What a container that succeeded leaves there is its result.
+            "message": (terminated.get("message") or "").strip() or None if code else None,
+            # A container that could not be started "started" in 1970.
+            "started_at": None if reason == "StartError" else _time(terminated.get("startedAt")),
+            "finished_at": _time(terminated.get("finishedAt")),
+        }
+    )
+
+
+def how_it_ended(end: ReplicaStatus) -> str:
+    """The words for a container's end, e.g. ``ended with exit code 1``.
+
+    :param end: of a container that has ended.
+    """
+    return f"was ended by {end.signal}" if end.signal else f"ended with exit code {end.exit_code}"
+
+
+def judged(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
+    """The end of a container, and what the pod knows of the cause."""
+    if status.reason in ("Completed", OUT_OF_MEMORY) or status.finished_at is None:
+        return status
+    found = pod.get("status") or {}
+    if found.get("phase") == "Failed" and found.get("reason"):
+        return status.model_copy(update={"reason": found["reason"], "message": found.get("message") or status.message})
+    disruption = _disruption(found)
+    if disruption and status.finished_at >= _time_of(disruption):
+        update = {"reason": disruption["reason"], "message": disruption.get("message")}
+        return status.model_copy(update=update)
+    asked = asked_to_go_at(pod, status.finished_at)
+    if asked and _came_first(asked, status):
+        return status.model_copy(update={"reason": "Stopped", "message": None})
+    return status
+
+
+def _came_first(asked: datetime, status: ReplicaStatus) -> bool:
+    """Whether a deletion was asked for before the container ended."""
+    if status.finished_at is None:
+        return False
+    # Times are in whole seconds: within the same one, only a signal shows that the deletion came first.
+    return asked < status.finished_at or (asked == status.finished_at and status.signal in _STOP_SIGNALS)
+
+
+def lost(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
+    """The status of a pod that was deleted before its end was reported."""
+    disruption = _disruption(pod.get("status") or {})
+    if disruption:
+        update = {"reason": disruption["reason"], "message": disruption.get("message")}
+        return status.model_copy(update={**update, "finished_at": _time_of(disruption)})
+    return status.model_copy(
+        update={"reason": "Stopped", "finished_at": _time(pod["metadata"].get("deletionTimestamp"))}
+    )
+
+
+def conditions(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The conditions in a pod's status.
+
+    :param status: of the pod.
+    """
+    found: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
+    return found
+
+
+def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The condition that says why the cluster itself takes the pod away."""
+    return next(
+        (each for each in conditions(status) if each["type"] == "DisruptionTarget" and each["status"] == "True"), None
+    )
+
+
+def last_change(pod: Manifest) -> datetime:
+    """When the pod's conditions changed last."""
+    found = pod.get("status") or {}
+    changes = [_time_of(condition) for condition in conditions(found) if condition.get("lastTransitionTime")]
+    return max(changes, default=created_at(pod))
+
+
+def asked_to_go_at(pod: Manifest, finished_at: datetime | None) -> datetime | None:
+    """When the pod's deletion was asked for; None where it was not.
+
+    :param pod: the pod.
+    :param finished_at: when its container ended, where it has.
+    """
+    metadata = pod["metadata"]
+    by = _time(metadata.get("deletionTimestamp"))
+    grace = metadata.get("deletionGracePeriodSeconds")
+    if by and finished_at and not grace:
+        # The kubelet's own request to delete what has ended has covered up who asked first, and when.
+        return min(by, finished_at)
+    # It is the time by which the pod has to be gone.
+    return by and by - timedelta(seconds=grace or 0)
+
+
+def created_at(pod: Manifest) -> datetime:
+    """When the pod was made."""
+    return parse_time(pod["metadata"]["creationTimestamp"])
+
+
+def _time_of(condition: Mapping[str, Any]) -> datetime:
+    return parse_time(condition["lastTransitionTime"])
+
+
+def _time(text: str | None) -> datetime | None:
+    return parse_time(text) if text else None
+
+
+def parse_time(text: str) -> datetime:
+    """A time as Kubernetes writes it, e.g. ``2026-01-01T00:00:00Z``."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

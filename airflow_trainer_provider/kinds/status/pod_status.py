@@ -1,0 +1,208 @@
+"""How a pod stands: from the object that Kubernetes has of it to a replica's status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from airflow_trainer_provider.job.diagnosis.causes import INIT
+from airflow_trainer_provider.job.status import ReplicaStatus
+from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.pod_end import (
+    asked_to_go_at,
+    conditions,
+    created_at,
+    ended,
+    how_it_ended,
+    judged,
+    last_change,
+    lost,
+    parse_time,
+)
+
+Stage = Literal["waiting", "running", "ended"]
+
+#: Waiting reasons that only say that it is not a container's turn yet.
+_NOT_YET = (None, "PodInitializing")
+
+
+@dataclass(frozen=True)
+class PodState:
+    """One pod of a replica.
+
+    :param status: the replica, as this pod has it.
+    :param stage: whether its training waits to run, runs, or has ended for good.
+    :param scheduled: whether it has a node.
+    :param created_at: when the pod was made.
+    :param asked_to_go_at: when its deletion was requested.
+    :param last_end: how the run before the present one ended, where its container was started again.
+    """
+
+    status: ReplicaStatus
+    stage: Stage
+    scheduled: bool
+    created_at: datetime
+    asked_to_go_at: datetime | None = None
+    last_end: ReplicaStatus | None = None
+
+
+def replica_status(pod: Manifest, group: str, index: int, rank: int | None) -> ReplicaStatus:
+    """How a replica stands by its pod.
+
+    :param pod: the pod.
+    :param group: the replica's group.
+    :param index: its index there.
+    :param rank: its rank, where it has one.
+    """
+    return read_pod(pod, group, index, rank).status
+
+
+def read_pod(pod: Manifest, group: str, index: int, rank: int | None, *, gone: bool = False) -> PodState:
+    """All that a pod shows of its replica. The training's container is the pod's first.
+
+    :param pod: the pod, or the last version of one that is gone.
+    :param group: the replica's group.
+    :param index: its index there.
+    :param rank: its rank, where it has one.
+    :param gone: whether it has been deleted.
+    """
+    container = _own_container(pod)
+    node = (pod.get("spec") or {}).get("nodeName")
+    restarts = container.get("restartCount", 0)
+    blank = ReplicaStatus(group=group, index=index, rank=rank, restarts=restarts, node=node)
+    last = _last_end(container)
+    status, stage = _as_reported(blank, pod, container)
+    if gone and stage != "ended":
+        status, stage = (lost(status, pod) if stage == "running" else status), "ended"
+    return PodState(
+        status=status,
+        stage=stage,
+        scheduled=bool(node),
+        created_at=created_at(pod),
+        asked_to_go_at=asked_to_go_at(pod, status.finished_at),
+        last_end=ended(blank, last) if last else None,
+    )
+
+
+def _as_reported(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, Any]) -> tuple[ReplicaStatus, Stage]:
+    """The replica as its pod has it, whether that is gone or not.
+
+    :param container: the status of the training's container.
+    """
+    state = container.get("state") or {}
+    if state.get("terminated"):
+        status = ended(blank, state["terminated"])
+        # When a container that its node lost has ended is unknown.
+        status = judged(status.model_copy(update={"finished_at": status.finished_at or last_change(pod)}), pod)
+        return status, "waiting" if _starts_again(pod, status) else "ended"
+    if _has_ended(pod):
+        return judged(_ended_without_container(blank, pod), pod), "ended"
+    if state.get("running"):
+        began = state["running"].get("startedAt")
+        return blank.model_copy(update={"started_at": parse_time(began) if began else None}), "running"
+    return _waiting(blank, pod, state.get("waiting") or {}, _last_end(container)), "waiting"
+
+
+def _has_ended(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The state in which the run before the present one ended."""
+    terminated: Mapping[str, Any] | None = (container.get("lastState") or {}).get("terminated")
+    return terminated
+
+
+def _own_container(pod: Manifest) -> Mapping[str, Any]:
+    name = pod["spec"]["containers"][0]["name"]
+    found: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((container for container in found if container["name"] == name), {})
+
+
+def _ended_without_container(blank: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
+    """The end of a pod that says nothing of its container: it was not let in, or its node cleared it away."""
+    found = pod.get("status") or {}
+    finished_at = last_change(pod)
+    if found["phase"] == "Succeeded":
+        return blank.model_copy(update={"exit_code": 0, "reason": "Completed", "finished_at": finished_at})
+    init = _init(blank, pod)
+    if init and init.reason:
+        return init.model_copy(update={"finished_at": init.finished_at or finished_at})
+    update = {"reason": found.get("reason") or "Error", "message": found.get("message"), "finished_at": finished_at}
+    return blank.model_copy(update=update)
+
+
+def _waiting(
+    blank: ReplicaStatus, pod: Manifest, waiting: Mapping[str, Any], last: Mapping[str, Any] | None
+) -> ReplicaStatus:
+    """Why a container does not run."""
+    scheduled = next(
+        (condition for condition in conditions(pod.get("status") or {}) if condition["type"] == "PodScheduled"), {}
+    )
+    if scheduled.get("status") == "False":
+        return blank.model_copy(update={"reason": scheduled.get("reason"), "message": scheduled.get("message")})
+    init = _init(blank, pod) if waiting.get("reason") in _NOT_YET else None
+    if init:
+        return init
+    message = waiting.get("message")
+    status = blank.model_copy(update={"reason": waiting.get("reason"), "message": message})
+    if last:
+        end = ended(blank, last)
+        return status.model_copy(update={"exit_code": end.exit_code, "signal": end.signal})
+    return status
+
+
+def _init(blank: ReplicaStatus, pod: Manifest) -> ReplicaStatus | None:
+    """The init container that the pod waits for, or has failed with; None where all have done their work."""
+    for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        status = _init_container(blank, pod, container)
+        if status:
+            return status
+    return None
+
+
+def _init_container(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, Any]) -> ReplicaStatus | None:
+    """How an init container stands; None where the pod does not wait for it, or not yet."""
+    state = container.get("state") or {}
+    said = f"init container {container['name']}"
+    terminated, waiting = state.get("terminated"), state.get("waiting")
+    if terminated:
+        return None if terminated["exitCode"] == 0 else _failed_init(blank, terminated, said)
+    if waiting and waiting.get("reason") not in _NOT_YET:
+        last = _last_end(container)
+        if last and last["exitCode"]:
+            # It waits to be started again, and its end says more than that.
+            message = _said_of_end(ended(blank, last), said)
+        else:
+            # Until its image is there it waits for ContainerCreating, or an error of its image.
+            message = ": ".join(filter(None, [said, waiting.get("message")]))
+        return blank.model_copy(update={"reason": f"{INIT}{waiting['reason']}", "message": message})
+    if state.get("running") and not (container.get("started") and _is_sidecar(pod, container["name"])):
+        return blank.model_copy(update={"reason": "PodInitializing", "message": f"{said} runs"})
+    return None
+
+
+def _failed_init(blank: ReplicaStatus, terminated: Mapping[str, Any], said: str) -> ReplicaStatus:
+    end = ended(blank, terminated)
+    update = {"reason": f"{INIT}{end.reason}", "message": _said_of_end(end, said), "started_at": None}
+    return end.model_copy(update=update)
+
+
+def _said_of_end(end: ReplicaStatus, said: str) -> str:
+    return f"{said} {how_it_ended(end)}" + (f": {end.message}" if end.message else "")
+
+
+def _is_sidecar(pod: Manifest, name: str) -> bool:
+    """Whether an init container stays beside the others, so that none of them waits for its end."""
+    containers = pod["spec"].get("initContainers") or ()
+    return any(container["name"] == name and container.get("restartPolicy") == "Always" for container in containers)
+
+
+def _starts_again(pod: Manifest, status: ReplicaStatus) -> bool:
+    """Whether the kubelet starts a container that has ended again."""
+    if _has_ended(pod) or "deletionTimestamp" in pod["metadata"]:
+        return False
+    policy = pod["spec"].get("restartPolicy", "Always")
+    return policy == "Always" or (policy == "OnFailure" and status.reason != "Completed")

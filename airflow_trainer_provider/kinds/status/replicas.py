@@ -1,0 +1,102 @@
+"""How each replica of a job stands, from all pods that it has had."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_trainer_provider.job.status import ReplicaStatus
+from airflow_trainer_provider.kinds.base import Manifest, ReplicaRef
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.status.pod_status import PodState, Stage, read_pod
+
+#: Which start of the JobSet, and of its Job, a pod belongs to.
+_ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-restart-attempt")
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """A replica, from all pods that it has had.
+
+    :param status: as the newest pod has it.
+    :param stage: whether its training waits to run, runs, or has ended; one that goes on only with another pod waits.
+    :param newest: its newest pod; None where there was none yet.
+    :param pod: the newest, if it is still there.
+    :param started_at: when it ran first.
+    :param last_end: how it ended before, where it was started again.
+    """
+
+    status: ReplicaStatus
+    stage: Stage
+    newest: PodState | None = None
+    pod: PodState | None = None
+    started_at: datetime | None = None
+    last_end: ReplicaStatus | None = None
+
+
+def read_replicas(
+    kind: Kind,
+    main: Manifest,
+    pods: Sequence[Manifest],
+    gone: Sequence[Manifest],
+    groups: Mapping[str, int],
+    ranked: bool,
+) -> list[ReplicaState]:
+    """Every replica, in the order of the ranks; those that have no pod yet too.
+
+    :param kind: of the main object.
+    :param main: the main object.
+    :param pods: the job's pods.
+    :param gone: the last versions of pods that were deleted meanwhile.
+    :param groups: how many replicas of each group, in the order of their ranks.
+    :param ranked: whether each replica is one process, whose rank is the replica's.
+    """
+    found: dict[ReplicaRef, list[tuple[Manifest, bool]]] = {}
+    for each, is_gone in ((gone, True), (pods, False)):
+        for pod in each:
+            ref = kind.replica_ref(pod, main)
+            if ref is not None:
+                found.setdefault(ref, []).append((pod, is_gone))
+    replicas: list[ReplicaState] = []
+    for group, count in groups.items():
+        for index in range(count):
+            rank = len(replicas) if ranked else None
+            replicas.append(_replica(found.get(ReplicaRef(group, index), []), group, index, rank))
+    return replicas
+
+
+def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: int | None) -> ReplicaState:
+    if not pods:
+        return _without_pod(group, index, rank)
+    states = [(_attempt(pod), not is_gone, read_pod(pod, group, index, rank, gone=is_gone)) for pod, is_gone in pods]
+    states.sort(key=lambda each: (each[0], each[2].created_at, each[1]))
+    attempt, there, newest = states[-1]
+    # Pods that were deleted without a failure, as a suspension does, are no restarts.
+    failed = [state.status for _, _, state in states[:-1] if state.status.failed]
+    restarts = sum(state.status.restarts for _, _, state in states) + max(attempt, len(failed))
+    return ReplicaState(
+        status=newest.status.model_copy(update={"restarts": restarts}),
+        stage=newest.stage if there or newest.status.reason == "Completed" else "waiting",
+        newest=newest,
+        pod=newest if there else None,
+        started_at=_first_start([state for _, _, state in states]),
+        last_end=newest.last_end or (failed[-1] if failed else None),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_pod(group: str, index: int, rank: int | None) -> ReplicaState:
+    """A replica that has had no pod. One object for all jobs: thousands may wait in queues."""
+    return ReplicaState(ReplicaStatus(group=group, index=index, rank=rank), "waiting")
+
+
+def _first_start(states: Sequence[PodState]) -> datetime | None:
+    runs = [run for state in states for run in (state.status, state.last_end) if run]
+    return min((run.started_at for run in runs if run.started_at), default=None)
+
+
+def _attempt(pod: Manifest) -> int:
+    labels = pod["metadata"].get("labels") or {}
+    return sum(int(labels.get(label, 0)) for label in _ATTEMPTS)

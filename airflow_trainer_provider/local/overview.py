@@ -1,0 +1,76 @@
+"""What people want to see of the jobs on this machine."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator
+
+from airflow_trainer_provider.errors import ManageError, Problem, SpecError
+from airflow_trainer_provider.frameworks import get_framework
+from airflow_trainer_provider.job.backend import Backend, LogBlock, LogSelection
+from airflow_trainer_provider.job.follow import end_of
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.overview import Description, Overview
+from airflow_trainer_provider.job.verdict import verdict
+
+#: More lines than are shown of a log's end.
+_ALL = 10**9
+
+
+async def overview(backend: Backend, handle: JobHandle, identity: Identity | None) -> Overview:
+    """How a job stands.
+
+    :param backend: where it runs.
+    :param handle: the job.
+    :param identity: the try that submitted it.
+    """
+    status = await backend.status(handle)
+    return Overview(
+        name=handle.name,
+        kind=handle.backend,
+        backend=handle.backend,
+        location=handle.location,
+        framework=handle.framework,
+        status=status,
+        replicas=len(status.replicas),
+        identity=identity,
+    )
+
+
+async def describe(backend: Backend, handle: JobHandle, identity: Identity | None) -> Description:
+    """All that is known of a job, and why it failed where it has. Parameters as for :func:`overview`."""
+    found = await overview(backend, handle, identity)
+    why = await verdict(backend, handle, get_framework(handle.framework), found.status)
+    return Description(found, diagnosis=why)
+
+
+async def show_logs(backend: Backend, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
+    """The lines of a job's last attempt; those of all attempts where they are followed.
+
+    :param backend: where it runs.
+    :param handle: the job.
+    :param selection: which lines.
+    :raises SpecError: files have no such lines.
+    :raises ManageError: the job has no such replica.
+    """
+    _check(selection)
+    names = [replica.name for replica in (await backend.status(handle)).replicas]
+    if selection.replica and selection.replica not in names:
+        message = f"Training job {handle.name} has no replica {selection.replica}: it has {', '.join(names)}."
+        raise ManageError(message, retryable=False)
+    if not selection.follow:
+        for name in [selection.replica] if selection.replica else names:
+            yield LogBlock(name, await backend.log_tail(handle, name, selection.tail or _ALL))
+        return
+    async with end_of(backend, handle) as ended:
+        async for line in backend.logs(handle, f"viewer-{uuid.uuid4()}", ended):
+            if selection.replica in (None, line.replica):
+                yield LogBlock(line.replica, [line.text])
+
+
+def _check(selection: LogSelection) -> None:
+    for option in ("previous", "tail") if selection.follow else ("previous",):
+        if getattr(selection, option):
+            allowed = "no value for a local job" + (" that is followed" if option == "tail" else "")
+            raise SpecError([Problem(option, getattr(selection, option), allowed, "Leave it out.")])

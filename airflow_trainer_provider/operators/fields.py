@@ -1,0 +1,39 @@
+"""Fields of operators and sensors that are part of no spec."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+def check_names(task: Any, fields: Collection[str]) -> None:
+    """Validate fields that name something, once they are rendered. One that was rendered to nothing is left out.
+
+    :param task: an operator or a sensor.
+    :param fields: of ``name``, ``selector``, ``kind``, ``backend``, ``namespace`` and ``kubernetes_conn_id``.
+    :raises SpecError: one has a value that it cannot have.
+    """
+    from airflow_trainer_provider.hooks.backends import DEFAULT_CONNECTION
+    from airflow_trainer_provider.spec import parse_field
+    from airflow_trainer_provider.spec.values.names import Namespace, ObjectName
+    from airflow_trainer_provider.spec.values.words import Text
+
+    kinds = {"name": ObjectName, "namespace": Namespace}
+    defaults = {"kubernetes_conn_id": DEFAULT_CONNECTION}
+    for field in fields:
+        value = parse_field(field, kinds.get(field, Text), getattr(task, field))
+        setattr(task, field, defaults.get(field) if value is None else value)
+
+
+def refuse_misplaced(arguments: Mapping[str, Any]) -> None:
+    """Say where arguments belong that have a name of Kubernetes' or of Airflow's Kubernetes operators.
+
+    :param arguments: those that an operator does not have.
+    :raises SpecError: at least one of them belongs elsewhere.
+    """
+    from airflow_trainer_provider.errors import Problem, SpecError
+    from airflow_trainer_provider.spec.misplaced import way_out
+
+    found = {name: fix for name in arguments if (fix := way_out((name,)))}
+    if found:
+        raise SpecError([Problem(name, "a value", "a parameter of the operator", fix) for name, fix in found.items()])

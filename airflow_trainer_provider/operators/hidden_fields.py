@@ -1,0 +1,91 @@
+"""Hides the secrets in an operator's templated fields from what Airflow stores of them.
+
+Airflow stores each rendered field. It masks values by their key, and newer versions also values that are registered
+with the secrets masker. Neither covers options in a list of arguments or variables deep in a pod template, and Airflow
+3.1.0 does not apply the masker at all. So a field with a secret is replaced by a value of the same kind that serializes
+to its masked copy.
+"""
+
+from __future__ import annotations
+
+from collections import UserDict, UserList, UserString
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+class _Hidden:
+    """A value that is stored and printed with its secrets masked."""
+
+    data: Any
+
+    def serialize(self) -> Any:
+        """The masked copy. Airflow calls this for values that are not JSON."""
+        from airflow_trainer_provider.text.redaction import redacted
+
+        return redacted(self.data)
+
+    def __repr__(self) -> str:
+        return repr(self.serialize())
+
+
+class _HiddenMapping(_Hidden, UserDict[Any, Any]):
+    pass
+
+
+class _HiddenList(_Hidden, UserList[Any]):
+    pass
+
+
+class _HiddenText(_Hidden, UserString):
+    pass
+
+
+class _HiddenOther(_Hidden):
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str | None], other: Any = None) -> None:
+    """Hide the secrets in an operator's rendered fields, and register them with Airflow's masker for the task's log.
+
+    :param operator: the operator.
+    :param fields: the names of the fields that can contain a secret.
+    :param plain: names that stay readable in what Airflow stores: a secret that is a part of one is not registered.
+    :param other: whose secrets are registered too: what the job has, and the operator's fields do not show.
+    """
+    from airflow.sdk.log import mask_secret
+
+    from airflow_trainer_provider.text.mask import distinct_parts
+    from airflow_trainer_provider.text.redaction import secrets_in
+
+    values = {field: given(getattr(operator, field)) for field in fields}
+    known = {part for secret in secrets_in([values, other]) for part in distinct_parts(secret)}
+    known = {secret for secret in known if not any(secret in each for each in plain if each)}
+    if known:
+        mask_secret([*sorted(known)])
+    for field, value in values.items():
+        setattr(operator, field, hidden(value))
+
+
+def hidden(value: Any) -> Any:
+    """The value itself, or what hides its secrets.
+
+    :param value: of a field, as rendered.
+    """
+    from airflow_trainer_provider.text.redaction import secrets_in
+
+    if not secrets_in(value):
+        return value
+    if isinstance(value, Mapping):
+        return _HiddenMapping(value)
+    if isinstance(value, (list, tuple)):
+        return _HiddenList(value)
+    return _HiddenText(value) if isinstance(value, str) else _HiddenOther(value)
+
+
+def given(value: Any) -> Any:
+    """The value of a field as rendered, with its secrets.
+
+    :param value: of the field, hidden or not.
+    """
+    return value.data if isinstance(value, _Hidden) else value

@@ -1,0 +1,132 @@
+"""Links of a task to pages about its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol, TaskInstanceKey
+
+    from airflow_trainer_provider.job.handle import JobHandle
+    from airflow_trainer_provider.job.outcome import JobOutcome
+
+#: Where a result has the address of its MLflow run.
+MLFLOW_RUN_URL = "mlflow_run_url"
+
+
+class ToolLink(BaseOperatorLink):
+    """The address of one tool. Airflow shows the link while XCom holds an address that can be opened.
+
+    :param tool: its name; empty for the first tool of a job whose tools the DAG file does not name.
+    """
+
+    def __init__(self, tool: str = "") -> None:
+        self.tool = tool
+
+    @property
+    def name(self) -> str:
+        """What the button says."""
+        return self.tool or "Tool"
+
+    @property
+    def xcom_key(self) -> str:
+        """Where the address is kept."""
+        return f"_link_ToolLink_{self.tool}" if self.tool else "_link_ToolLink"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address, in the process that has run the task: Airflow stores it again when that ends."""
+        handle: JobHandle | None = getattr(operator, "handle", None)
+        return self.address(handle) if handle else ""
+
+    def address(self, handle: JobHandle) -> str:
+        """The address of the tool; empty where it cannot be opened.
+
+        :param handle: of the job.
+        """
+        from airflow_trainer_provider.job.plan.tools import is_whole
+
+        url = handle.tools.get(self.tool, "") if self.tool else next(iter(handle.tools.values()), "")
+        return url if is_whole(url) else ""
+
+
+class DashboardLink(BaseOperatorLink):
+    """The page of the job's main object, at the address that ``[trainer] dashboard_url`` says."""
+
+    name = "Kubernetes dashboard"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address, in the process that has run the task: Airflow stores it again when that ends."""
+        handle: JobHandle | None = getattr(operator, "handle", None)
+        return self.address(handle) if handle else ""
+
+    def address(self, handle: JobHandle) -> str:
+        """The address; empty where the option is not set, or the job runs on no cluster.
+
+        :param handle: of the job.
+        """
+        from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
+        from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
+        from airflow_trainer_provider.hooks.settings import load_settings
+
+        template = load_settings().dashboard_url
+        if not template or handle.backend not in CLUSTER_BACKENDS:
+            return ""
+        kind, namespace, _ = ClusterLocation.of(handle)
+        group = kind.resource.api_version.rpartition("/")[0]
+        return template.format(
+            namespace=namespace,
+            kind=kind.resource.kind,
+            resource=f"{kind.resource.plural}.{group}".rstrip("."),
+            name=handle.name,
+        )
+
+
+class MlflowLink(BaseOperatorLink):
+    """The MLflow run that rank 0 names in its result. It is known once the job has succeeded."""
+
+    name = "MLflow run"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address, in the process that has run the task; empty where the result has none that may be opened."""
+        from airflow_trainer_provider.text.redaction import secrets_in
+        from airflow_trainer_provider.text.urls import is_web_url
+
+        outcome: JobOutcome | None = getattr(operator, "outcome", None)
+        result = (outcome.summary or {}).get("result") if outcome else None
+        url = result.get(MLFLOW_RUN_URL) if isinstance(result, dict) else None
+        return url if isinstance(url, str) and is_web_url(url) and not secrets_in(url) else ""
+
+
+#: Those of each job, whatever its tools.
+JOB_LINKS: tuple[BaseOperatorLink, ...] = (DashboardLink(), MlflowLink())
+
+
+def links_of(tools: Any, presets: Any) -> tuple[BaseOperatorLink, ...]:
+    """The links of a task: those of each job, and one for each tool that is known when the DAG file is parsed.
+
+    :param tools: the operator's parameter, before its templates are rendered.
+    :param presets: likewise; they may bring tools.
+    """
+    if isinstance(tools, Mapping) and all(isinstance(name, str) and "{{" not in name for name in tools):
+        return (*map(ToolLink, tools), *JOB_LINKS)
+    return JOB_LINKS if tools is None and presets is None else (ToolLink(), *JOB_LINKS)
+
+
+def push_links(operator: BaseOperator, handle: JobHandle, ti: RuntimeTaskInstanceProtocol) -> None:
+    """Let Airflow show the links of a task while its job runs, and not only once the task has ended.
+
+    :param operator: the task.
+    :param handle: of its job.
+    :param ti: the task instance, in the process that runs it.
+    """
+    links = [link for link in operator.operator_extra_links if isinstance(link, (ToolLink, DashboardLink))]
+    # A mapped task has one link to a tool in the stored DAG, whatever the tools of its instances are called.
+    is_mapped = ti.map_index is not None and ti.map_index >= 0
+    has_tools = any(isinstance(link, ToolLink) for link in links)
+    for link in [*links, ToolLink()] if has_tools and is_mapped else links:
+        if url := link.address(handle):
+            ti.xcom_push(key=link.xcom_key, value=url)

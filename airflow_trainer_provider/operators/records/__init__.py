@@ -1,0 +1,1 @@
+"""What other systems are given of ended jobs: metrics, asset events and lineage."""

@@ -1,0 +1,41 @@
+"""Metrics of ended jobs, sent where Airflow sends its own: StatsD, DogStatsD or OpenTelemetry."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.job.handle import JobHandle
+    from airflow_trainer_provider.job.outcome import JobOutcome
+
+log = logging.getLogger(__name__)
+
+
+def emit_stats(ti: Any, handle: JobHandle, outcome: JobOutcome) -> None:
+    """Send the metrics of an ended job. An error of Airflow's metrics is logged, and never fails the task.
+
+    :param ti: the task instance, in the process that hands the outcome on.
+    :param handle: of the job.
+    :param outcome: what came of it.
+    """
+    try:
+        from airflow.providers.common.compat.sdk import Stats
+
+        tags = {**_task_tags(ti), "framework": handle.framework or "unknown", "backend": handle.backend}
+        for name in ("queue_seconds", "run_seconds"):
+            seconds = outcome.figures.get(name)
+            if seconds is not None:
+                Stats.timing(f"trainer.{name}", timedelta(seconds=seconds), tags=tags)
+        # Zero as well: a counter whose first value is not zero has no rate before its second.
+        Stats.incr("trainer.restarts", outcome.figures.get("restarts", 0), tags=tags)
+        Stats.incr(f"trainer.jobs.{outcome.phase}", tags=tags)
+    except Exception as error:
+        log.warning("The metrics of training job %s could not be sent: %s", handle.name, error)
+
+
+def _task_tags(ti: Any) -> dict[str, str]:
+    """The tags of Airflow's own metrics of a task. From 3.2 on a team's name may be among them."""
+    tags: dict[str, str] | None = getattr(ti, "stats_tags", None)
+    return tags or {"dag_id": ti.dag_id, "task_id": ti.task_id}

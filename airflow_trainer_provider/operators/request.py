@@ -1,0 +1,98 @@
+"""What a task has asked for, as views of its job show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_trainer_provider.job.handle import JobHandle
+    from airflow_trainer_provider.job.plan.plan import JobPlan, ManifestPlan, Plan
+    from airflow_trainer_provider.spec import Amount, Resources
+
+
+def request_of(handle: JobHandle, job: Plan, tries: int, timeout: float | None) -> dict[str, Any]:
+    """What goes into XCom as ``request`` when a job is submitted or adopted. Holds no value of a variable.
+
+    :param handle: the job.
+    :param job: what the task has asked for.
+    :param tries: how many tries the task has in all.
+    :param timeout: seconds that a try of the task may take; None for any time.
+    :return: JSON values; None is unknown.
+    """
+    from airflow_trainer_provider.job.plan.plan import JobPlan
+
+    size = _of_plan(job) if isinstance(job, JobPlan) else _of_manifest(job)
+    return {
+        "framework": handle.framework,
+        "backend": handle.backend,
+        "namespace": _namespace(handle),
+        "name": handle.name,
+        "tools": dict(handle.tools),
+        "max_tries": tries,
+        "timeout_seconds": timeout,
+        "startup_timeout_seconds": job.spec.run_policy.startup_timeout_seconds,
+        **size,
+    }
+
+
+def _namespace(handle: JobHandle) -> str | None:
+    from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
+    from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
+
+    return ClusterLocation.of(handle).namespace if handle.backend in CLUSTER_BACKENDS else None
+
+
+def _of_plan(job: JobPlan) -> dict[str, Any]:
+    nodes = job.nodes or job.replicas
+    scheduling = job.spec.scheduling
+    return {
+        "queue": scheduling.queue_name if scheduling else None,
+        "image": nodes[0].image,
+        "nodes": len(nodes),
+        "processes_per_node": job.spec.num_proc_per_node,
+        "gpus": sum(_gpus(node.resources) for node in nodes),
+        "requested": _requested(nodes[0].resources),
+    }
+
+
+def _of_manifest(job: ManifestPlan) -> dict[str, Any]:
+    from airflow_trainer_provider.kinds.objects.labels import QUEUE
+    from airflow_trainer_provider.kinds.registry import KINDS
+
+    manifest: Mapping[str, Any] = job.spec.manifest
+    labels = (manifest.get("metadata") or {}).get("labels") or {}
+    # The annotations may be those of an earlier job.
+    groups = KINDS[job.kind].groups({**manifest, "metadata": {}})
+    return {
+        "queue": labels.get(QUEUE),
+        "image": None,
+        "nodes": sum(count or 0 for count in groups.values()) or None,
+        "processes_per_node": None,
+        "gpus": None,
+        "requested": _requested(None),
+    }
+
+
+def _gpus(resources: Resources | None) -> int:
+    return sum(resources.devices.values()) if resources else 0
+
+
+def _requested(resources: Resources | None) -> dict[str, Any]:
+    """What one node asks for."""
+    if resources is None:
+        return {"gpu": None, "cpu": None, "memory_bytes": None}
+    share = resources.share.fraction if resources.share else None
+    memory = _amount(resources.memory)
+    return {
+        "gpu": _gpus(resources) if share is None else float(share),
+        "cpu": _amount(resources.cpu),
+        "memory_bytes": None if memory is None else int(memory),
+    }
+
+
+def _amount(amount: Amount | None) -> float | None:
+    from airflow_trainer_provider.spec.compute import parse_quantity
+
+    text = amount and (amount.requests or amount.limits)
+    return float(parse_quantity(text)) if text else None

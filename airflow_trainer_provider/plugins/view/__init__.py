@@ -1,0 +1,1 @@
+"""The Training views: an app in Airflow's API server, and the pages that it serves."""

@@ -1,0 +1,1 @@
+"""The Training tab of a DAG: the runs of a training task, side by side."""

@@ -1,0 +1,244 @@
+"""Reads what the views show from Airflow's database. The queries for a page do not grow with what it shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from airflow.jobs.job import Job
+from airflow.models.dagrun import DagRun
+from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
+from airflow.models.taskinstance import TaskInstance as TI
+from airflow.models.taskinstancehistory import TaskInstanceHistory as History
+from airflow.models.trigger import Trigger
+from airflow.models.xcom import XComModel as XCom
+from airflow.utils.session import create_session
+from sqlalchemy import Text, and_, cast, func, or_, select
+from sqlalchemy.orm import aliased
+
+from airflow_trainer_provider.plugins.traces import OURS, declared_tasks
+from airflow_trainer_provider.plugins.view.model.records import EarlierRun, TaskRecords, TryRecord
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row, Select
+    from sqlalchemy.orm import Session
+
+#: XCom that says how a job stands, and with its script's reports.
+STATE_KEYS = ("job", "request", "status", "failure", "return_value", "summary")
+ALL_KEYS = (*STATE_KEYS, "progress")
+#: How many earlier runs say what is usual.
+USUAL_RUNS = 5
+#: The largest number that a database has for a map index; PostgreSQL fails with a larger one.
+LAST_MAP_INDEX = 2**31 - 1
+
+
+_Owner = TypeVar("_Owner")
+
+
+class TaskKey(NamedTuple):
+    """A task instance."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+
+
+def read_task(key: TaskKey, earlier: int = 0) -> TaskRecords | None:
+    """What is known of a task instance; None where there is none. Blocks while the database answers.
+
+    :param key: the task instance.
+    :param earlier: how many earlier runs are read at most.
+    """
+    with create_session(scoped=False) as session:
+        return _read(session, key, earlier)
+
+
+def _read(session: Session, key: TaskKey, earlier: int) -> TaskRecords | None:
+    row = session.execute(select_tasks().where(*_is(TI, key))).first()
+    if row is None:
+        return None
+    xcoms = _xcoms(session, key)
+    return records_of(
+        key,
+        row,
+        xcoms,
+        is_training=_is_training(session, key, xcoms),
+        before=_earlier_tries(session, key, row.try_number),
+        earlier=_earlier_runs(session, key, row.start_date, earlier) if earlier else (),
+    )
+
+
+def select_tasks(*columns: Any) -> Select[Any]:
+    """The query for task instances, with when whatever waits for their jobs has last reported.
+
+    :param columns: what else of them is read.
+    """
+    return (
+        select(
+            TI.state,
+            TI.try_number,
+            TI.max_tries,
+            TI.start_date,
+            TI.end_date,
+            TI.last_heartbeat_at,
+            # A trigger that no triggerer has taken waits since its creation.
+            func.coalesce(Job.latest_heartbeat, Trigger.created_date).label("triggerer_seen_at"),
+            *columns,
+        )
+        .outerjoin(Trigger, TI.trigger_id == Trigger.id)
+        .outerjoin(Job, Job.id == Trigger.triggerer_id)
+    )
+
+
+def records_of(
+    key: TaskKey,
+    row: Row[Any],
+    xcoms: Mapping[str, Any],
+    *,
+    is_training: bool = True,
+    before: Iterable[TryRecord] = (),
+    earlier: Iterable[EarlierRun] = (),
+) -> TaskRecords:
+    """A task instance, from its row.
+
+    :param key: the task instance.
+    :param row: of :func:`select_tasks`.
+    :param xcoms: what it has in XCom, by key.
+    :param is_training: whether its operator is one of the provider's.
+    :param before: its tries before the latest.
+    :param earlier: runs in which it succeeded before, the latest first.
+    """
+    is_deferred = row.state == "deferred"
+    return TaskRecords(
+        *key,
+        is_training=is_training,
+        state=row.state,
+        try_number=row.try_number,
+        max_tries=row.max_tries,
+        tries=(*before, TryRecord(row.try_number, row.state, row.start_date, row.end_date)),
+        xcoms=xcoms,
+        waiter="triggerer" if is_deferred else "worker",
+        waiter_seen_at=row.triggerer_seen_at if is_deferred else row.last_heartbeat_at,
+        earlier=tuple(earlier),
+    )
+
+
+def _is(model: Any, key: TaskKey) -> tuple[Any, ...]:
+    return (
+        model.dag_id == key.dag_id,
+        model.task_id == key.task_id,
+        model.run_id == key.run_id,
+        model.map_index == key.map_index,
+    )
+
+
+def _xcoms(session: Session, key: TaskKey) -> dict[str, Any]:
+    query = select_xcoms().where(*_is(XCom, key), XCom.key.in_(ALL_KEYS))
+    rows = ((key, name, value) for name, value in session.execute(query))
+    return xcoms_by(rows).get(key, {})
+
+
+def select_xcoms(*owner: Any) -> Select[Any]:
+    """XCom for :func:`xcoms_by`: columns that say whose it is, the key, and the value.
+
+    What functions return is left out, as it may be large: beside it is a summary, which is shown.
+
+    :param owner: the columns.
+    """
+    summary = aliased(XCom)
+    # Along the primary key of XCom.
+    has_summary = (
+        select(summary.key)
+        .where(
+            summary.dag_run_id == XCom.dag_run_id,
+            summary.task_id == XCom.task_id,
+            summary.map_index == XCom.map_index,
+            summary.key == "summary",
+        )
+        .exists()
+    )
+    return select(*owner, XCom.key, XCom.value).where(or_(XCom.key != "return_value", ~has_summary))
+
+
+def xcoms_by(rows: Iterable[tuple[_Owner, str, Any]]) -> dict[_Owner, dict[str, Any]]:
+    """What each task instance has in XCom, by key; the summary of a function's job as that of any other.
+
+    :param rows: whose it is, the key, and the value as the database has it.
+    """
+    found: dict[_Owner, dict[str, Any]] = {}
+    for owner, name, value in rows:
+        found.setdefault(owner, {})[name] = _value(value)
+    return {owner: _with_summary(xcoms) for owner, xcoms in found.items()}
+
+
+def _with_summary(xcoms: dict[str, Any]) -> dict[str, Any]:
+    # The task of a function returns that one's value, and has the job's summary elsewhere.
+    return {**xcoms, "return_value": xcoms["summary"]} if "summary" in xcoms else xcoms
+
+
+def _value(value: Any) -> Any:
+    """An XCom's value: as it is, or as JSON text where Airflow itself wrote it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _is_training(session: Session, key: TaskKey, xcoms: Mapping[str, Any]) -> bool:
+    if "request" in xcoms:
+        return True
+    is_ours = cast(Rendered.rendered_fields, Text).contains(f'"{OURS}"', autoescape=True)
+    if session.execute(select(Rendered.task_id).where(*_is(Rendered, key), is_ours)).first():
+        return True
+    return key.task_id in declared_tasks(session, key.dag_id)
+
+
+def _earlier_tries(session: Session, key: TaskKey, latest: int) -> Iterable[TryRecord]:
+    query = (
+        select(History.try_number, History.state, History.start_date, History.end_date)
+        .where(*_is(History, key), History.try_number < latest)
+        .order_by(History.try_number)
+    )
+    return [TryRecord(*row) for row in session.execute(query)]
+
+
+def _earlier_runs(session: Session, key: TaskKey, before: datetime | None, most: int) -> Iterable[EarlierRun]:
+    """The last runs in which the task succeeded, with what they left; the curves of the latest one alone."""
+    same = (TI.dag_id == key.dag_id, TI.task_id == key.task_id, TI.map_index == key.map_index)
+    query = (
+        select(TI.run_id, TI.start_date, TI.end_date, DagRun.logical_date, DagRun.run_after)
+        .join(DagRun, and_(DagRun.dag_id == TI.dag_id, DagRun.run_id == TI.run_id))
+        .where(*same, TI.state == "success", TI.run_id != key.run_id)
+        .order_by(TI.end_date.desc())
+        .limit(most)
+    )
+    if before is not None:
+        query = query.where(TI.end_date < before)
+    runs = session.execute(query).all()
+    if not runs:
+        return []
+    left = _xcoms_of_runs(session, key, [run.run_id for run in runs])
+    return [
+        EarlierRun(
+            run.run_id, run.logical_date or run.run_after, run.start_date, run.end_date, left.get(run.run_id, {})
+        )
+        for run in runs
+    ]
+
+
+def _xcoms_of_runs(session: Session, key: TaskKey, run_ids: list[str]) -> dict[str, dict[str, Any]]:
+    latest_curves = and_(XCom.key == "progress", XCom.run_id == run_ids[0])
+    query = select_xcoms(XCom.run_id).where(
+        XCom.dag_id == key.dag_id,
+        XCom.task_id == key.task_id,
+        XCom.map_index == key.map_index,
+        XCom.run_id.in_(run_ids),
+        or_(XCom.key.in_(("return_value", "summary")), latest_curves),
+    )
+    rows = ((run_id, name, value) for run_id, name, value in session.execute(query))
+    return xcoms_by(rows)

@@ -1,0 +1,149 @@
+"""What a job runs on, with what, and at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_trainer_provider.plugins.view.model.progress import checkpoint_of
+from airflow_trainer_provider.plugins.view.model.state import JobState
+from airflow_trainer_provider.plugins.view.model.values import (
+    mapping,
+    moment,
+    number,
+    seconds_between,
+    text,
+    whole,
+)
+from airflow_trainer_provider.text.urls import is_web_url
+
+_HOUR = 3600
+#: The backends whose jobs cannot be suspended.
+_NOT_SUSPENDED = ("local",)
+
+
+def job_of(state: JobState) -> dict[str, Any] | None:
+    """The job's names; None where there is no job.
+
+    :param state: of the job.
+    """
+    job, request = state.job, state.request
+    if not job:
+        return None
+    return {
+        "name": text(job.get("name")),
+        "uid": text(job.get("uid")),
+        "backend": text(job.get("backend")),
+        "framework": text(job.get("framework")),
+        "namespace": text(request.get("namespace")),
+        "queue": state.queue,
+        "pool": None,
+        "owner": whole(job.get("owner")),
+        "leader": text(job.get("leader")),
+    }
+
+
+def facts_of(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any]:
+    """On what the job runs.
+
+    :param state: of the job.
+    :param eta: when its end is expected; see :func:`~airflow_trainer_provider.plugins.view.model.progress.progress_of`.
+    """
+    request, asked = state.request, mapping(state.request.get("requested"))
+    processes = request.get("processes_per_node")
+    return {
+        "size": {
+            "nodes": whole(request.get("nodes")) or len(state.replicas) or None,
+            "processes_per_node": text(processes) or whole(processes),
+            "gpus": whole(request.get("gpus")),
+        },
+        "requested": {
+            "gpu": number(asked.get("gpu")),
+            "gpu_kind": None,
+            "cpu": number(asked.get("cpu")),
+            "memory_bytes": whole(asked.get("memory_bytes")),
+        },
+        "peak": _peak(state),
+        "gpu_hours": _gpu_hours(state, eta),
+        "image": {"reference": text(request.get("image")), "digest": None},
+        "resumed_from": checkpoint_of(state.progress, "resumed_from"),
+        "last_checkpoint": checkpoint_of(state.progress),
+        "tools": tools_of(state),
+    }
+
+
+def tools_of(state: JobState) -> list[dict[str, str]]:
+    """The addresses of the job's tools that a browser may open.
+
+    :param state: of the job.
+    """
+    found = {**mapping(state.job.get("tools")), **mapping(state.request.get("tools"))}
+    # An address whose host is not known yet has a placeholder for it, and is no URL.
+    return [
+        {"name": str(name), "href": address}
+        for name, address in found.items()
+        if isinstance(address, str) and is_web_url(address)
+    ]
+
+
+def _peak(state: JobState) -> dict[str, Any]:
+    rows = [(amount, row) for row in state.replicas if (amount := whole(row.get("peak_memory_bytes"))) is not None]
+    most, replica = max(rows, key=lambda each: each[0], default=(None, None))
+    return {
+        "memory_bytes": most,
+        "memory_replica": text(replica.get("name")) if replica else None,
+        "gpu_memory_bytes": None,
+    }
+
+
+def _gpu_hours(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """From the start of the job; None where it asks for no GPU, or that is not known."""
+    gpus = whole(state.request.get("gpus"))
+    seconds = seconds_between(state.started_at, state.last_known)
+    if not gpus or seconds is None:
+        return None
+    ends = (moment(eta.get("earliest")), moment(eta.get("latest"))) if eta else ()
+    total = [gpu_hours(gpus, left) for end in ends if (left := seconds_between(state.started_at, end)) is not None]
+    return {"so_far": gpu_hours(gpus, seconds), "estimated_total": total or None}
+
+
+def gpu_hours(gpus: int, seconds: float) -> float:
+    """How many hours of one GPU that is.
+
+    :param gpus: how many.
+    :param seconds: for how long.
+    """
+    return round(gpus * seconds / _HOUR, 1)
+
+
+def actions_of(state: JobState, may_edit: bool) -> dict[str, Any]:
+    """What can be done with the job, and what stands against it.
+
+    :param state: of the job.
+    :param may_edit: whether the viewer may edit the task instance.
+    """
+    return {name: _action(name, state, may_edit) for name in ("suspend", "resume", "stop")}
+
+
+def why_not(action: str, state: JobState) -> str | None:
+    """What stands against an action; None for nothing.
+
+    :param action: ``suspend``, ``resume`` or ``stop``.
+    :param state: of the job.
+    """
+    if not state.job or state.is_earlier_try:
+        return "There is no job."
+    if not state.is_active:
+        return "The task does not wait for its job." if state.is_released else "The job has ended."
+    if action == "stop":
+        return None
+    if state.job.get("backend") in _NOT_SUSPENDED:
+        return "The local backend cannot suspend jobs."
+    is_suspended = state.phase == "suspended"
+    reasons = {("suspend", True): "The job is suspended already.", ("resume", False): "The job is not suspended."}
+    return reasons.get((action, is_suspended))
+
+
+def _action(name: str, state: JobState, may_edit: bool) -> dict[str, Any]:
+    why = why_not(name, state) or (None if may_edit else "You may not edit this task instance.")
+    return {"allowed": why is None, "why": why}

@@ -1,0 +1,171 @@
+"""Settings of a job that its ``pod_template`` may hold as well, where Kubernetes has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from airflow_trainer_provider.policies.field_path import FieldPath
+from airflow_trainer_provider.spec.compute import GpuShare
+from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
+from airflow_trainer_provider.spec.values.devices import NVIDIA, counts_of
+from airflow_trainer_provider.spec.values.plain import Place
+
+#: Field of a spec, or the beginning of its path -> the path in a pod's spec that says the same.
+POD_FIELDS: Mapping[FieldPath, FieldPath] = {
+    ("scheduling", "node_selector"): ("nodeSelector",),
+    ("scheduling", "priority_class"): ("priorityClassName",),
+    ("scheduling", "scheduler_name"): ("schedulerName",),
+    ("run_policy", "grace_period_seconds"): ("terminationGracePeriodSeconds",),
+    ("pod", "service_account"): ("serviceAccountName",),
+    ("pod", "security", "run_as_user"): ("securityContext", "runAsUser"),
+    ("pod", "security", "run_as_group"): ("securityContext", "runAsGroup"),
+    ("pod", "security", "fs_group"): ("securityContext", "fsGroup"),
+    ("volumes", "*", "host_path"): ("volumes", "*", "hostPath", "path"),
+    ("volumes", "*", "nfs"): ("volumes", "*", "nfs"),
+}
+#: Setting of a replica -> the field of a container that says the same, where both are of one form.
+CONTAINER_FIELDS = {"image": "image", "command": "command", "args": "args", "working_dir": "workingDir"}
+_SPEC = "pod_template.spec"
+
+
+def pod_path(path: FieldPath) -> FieldPath | None:
+    """The path in a pod's spec of what a field of a spec says; None where no field of a pod says the same.
+
+    :param path: of the field.
+    """
+    if path[:2] == ("pod_template", "spec"):
+        return path[2:]
+    for begin, there in POD_FIELDS.items():
+        if path[: len(begin)] == begin:
+            return (*there, *path[len(begin) :])
+    return None
+
+
+def resource_path(path: FieldPath) -> FieldPath:
+    """The path of a resource by the name that it has in Kubernetes.
+
+    :param path: below a spec's resources, e.g. ``("gpu",)`` or ``("extended", "rdma/hca")``.
+    """
+    if path == ("gpu",):
+        return (NVIDIA,)
+    if path[:1] == ("gpu",) and path[1] in GpuShare.model_fields:
+        return path
+    return path[1:] if path[:1] in (("gpu",), ("extended",)) and len(path) > 1 else path
+
+
+def spec_resources(resources: Any) -> Any:
+    """A spec's resources by the names that they have in Kubernetes.
+
+    :param resources: a mapping of plain values; None for none.
+    """
+    if not isinstance(resources, Mapping):
+        return resources
+    others = {name: value for name, value in resources.items() if name != "gpu"}
+    gpu = resources.get("gpu")
+    # A rule for the number of GPUs is one for a share, too: one of so much memory may be a whole GPU.
+    found = {"gpu": gpu, NVIDIA: gpu.get("fraction") or 1} if _is_share(gpu) else counts_of(gpu)
+    return {**others, **found, **(resources.get("extended") or {})}
+
+
+def _is_share(gpu: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(gpu, Mapping) and bool(gpu) and gpu.keys() <= GpuShare.model_fields.keys()
+
+
+def written_place(resources: Mapping[str, Any], place: Place) -> Place:
+    """Where a spec's resources have what :func:`spec_resources` finds at a place.
+
+    :param resources: of a spec.
+    :param place: in what the function returns.
+    """
+    name = place[0] if place else None
+    if name in (resources.get("extended") or {}):
+        return ("extended", *place)
+    gpu = resources.get("gpu")
+    if _is_share(gpu):
+        return ("gpu",) if name == NVIDIA else place
+    if name in counts_of(gpu):
+        return ("gpu", *place[1:]) if name == NVIDIA else ("gpu", *place)
+    return place
+
+
+def own_field(path: FieldPath) -> str | None:
+    """The field of a spec that says what a path in a ``pod_template`` says; None where there is none of its own.
+
+    A rule for the latter would not count for the former.
+
+    :param path: of a rule.
+    """
+    if path[:2] != ("pod_template", "spec"):
+        return None
+    there = path[2:]
+    if there[:1] in (("containers",), ("initContainers",)):
+        return "image, working_dir, env.NAME or resources_per_node, which count for all containers"
+    for begin, known in POD_FIELDS.items():
+        if known[: len(there)] == there or there[: len(known)] == known:
+            return ".".join(begin) + "".join(
+                f"['{part}']" if "." in part else f".{part}" for part in there[len(known) :]
+            )
+    return None
+
+
+def training_container(template: Mapping[str, Any] | None, names: Sequence[str]) -> Mapping[str, Any]:
+    """The training's container in a ``pod_template``; empty where it has none.
+
+    :param template: of a spec.
+    :param names: that kinds give it, beside ``train``.
+    """
+    found = {each.get("name"): each for each in _spec(template).get("containers") or ()}
+    return next((found[name] for name in (TRAINING_CONTAINER, *names) if name in found), {})
+
+
+def other_containers(
+    template: Mapping[str, Any] | None, training: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Sidecars and init containers, each with its path in the spec.
+
+    :param template: of a spec.
+    :param training: its training's container.
+    """
+    for field in ("containers", "initContainers"):
+        for each in _spec(template).get(field) or ():
+            if each is not training:
+                yield container_field(field, each), each
+
+
+def container_field(field: str, container: Mapping[str, Any]) -> str:
+    """The path of a container as an error names it.
+
+    :param field: ``containers`` or ``initContainers``.
+    :param container: of a ``pod_template``.
+    """
+    return f"{_SPEC}.{field}[name={container.get('name')}]"
+
+
+def container_setting(container: Mapping[str, Any], setting: str) -> Any:
+    """What a container says of a setting, in the form of the spec; None where it says nothing.
+
+    :param container: of a pod.
+    :param setting: of a replica, e.g. ``env``.
+    """
+    if setting == "env":
+        found = container.get("env")
+        entries = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+        return {str(each.get("name")): each.get("value", each.get("valueFrom", "")) for each in entries} or None
+    if setting == "resources":
+        return _resources(container.get("resources")) or None
+    return container.get(CONTAINER_FIELDS.get(setting, ""))
+
+
+def _resources(resources: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for side in ("requests", "limits"):
+        amounts = resources.get(side) if isinstance(resources, Mapping) else None
+        for name, value in amounts.items() if isinstance(amounts, Mapping) else ():
+            found.setdefault(str(name), {})[side] = value
+    # Of what is counted in whole devices, a request equals the limit.
+    return {name: next(iter(each.values())) if "/" in name else each for name, each in found.items()}
+
+
+def _spec(template: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return (template or {}).get("spec") or {}

@@ -1,0 +1,338 @@
+"""Where names of Kubernetes and of Airflow's Kubernetes operators go in a spec."""
+
+from __future__ import annotations
+
+from airflow_trainer_provider.spec.values.plain import path
+
+#: The training's container in a ``pod_template``.
+TRAINING_CONTAINER = "train"
+_POD = "pod_template.spec."
+_TRAIN = f"pod_template.spec.containers[name={TRAINING_CONTAINER}]."
+#: Fields of a PodSpec that people write outside of it.
+_POD_FIELDS = (
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "hostAliases",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeName",
+    "nodeSelector",
+    "preemptionPolicy",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+    "schedulingGates",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "shareProcessNamespace",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+)
+#: Fields of a container, likewise.
+_CONTAINER_FIELDS = (
+    "envFrom",
+    "imagePullPolicy",
+    "lifecycle",
+    "livenessProbe",
+    "ports",
+    "readinessProbe",
+    "startupProbe",
+    "volumeDevices",
+    "volumeMounts",
+)
+#: What a job has a field of its own for.
+_FIELDS = {
+    "activeDeadlineSeconds": "run_policy.active_deadline_seconds",
+    "arguments": "args",
+    "backoffLimit": "run_policy.backoff_limit",
+    "cleanPodPolicy": "run_policy.clean_pods",
+    "cmds": "command",
+    "containerResources": "resources_per_node",
+    "containerSecurityContext": f"{_TRAIN}securityContext",
+    "envVars": "env",
+    "gracePeriod": "run_policy.grace_period_seconds",
+    "limits": "resources_per_node",
+    "podFailurePolicy": "run_policy.exit_codes",
+    "requests": "resources_per_node",
+    "resources": "resources_per_node",
+    "restartPolicy": "run_policy.backoff_limit",
+    "startupTimeoutSeconds": "run_policy.startup_timeout_seconds",
+    "terminationGracePeriod": "run_policy.grace_period_seconds",
+    "terminationGracePeriodSeconds": "run_policy.grace_period_seconds",
+    "ttlSecondsAfterFinished": "run_policy.ttl_seconds_after_finished",
+    "workingDir": "working_dir",
+}
+
+
+#: Fields of a container that a job has fields for as well.
+_TRAIN_FIELDS = frozenset({"args", "command", "env", "image", "workingDir"})
+#: Fields of both a PodSpec and a container.
+_BOTH = frozenset({"securityContext"})
+_LONGEST_NAME = 63
+
+
+def _key(name: str) -> str:
+    """The same for ``nodeSelector`` and ``node_selector``."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_OF_CONTAINERS = frozenset(map(_key, (*_CONTAINER_FIELDS, *_TRAIN_FIELDS)))
+_IN_POD = frozenset(_POD + name for name in _POD_FIELDS)
+_PLACES = {
+    **{_key(name): _POD + name for name in _POD_FIELDS},
+    **{_key(name): _TRAIN + name for name in _CONTAINER_FIELDS},
+    **{_key(name): f"pod_template.metadata.{name}" for name in ("annotations", "labels")},
+    **{_key(name): place for name, place in _FIELDS.items()},
+}
+#: Fields that a job and its groups have for what Kubernetes, Run:ai and others have other names for.
+_OWN = {
+    "scheduling": {
+        "affinity": "node_affinity",
+        "nodeAffinity": "node_affinity",
+        "nodePool": "node_pools",
+        "nodePools": "node_pools",
+        "nodeSelector": "node_selector",
+        "podAffinity": "topology",
+        "priorityClass": "priority_class",
+        "priorityClassName": "priority_class",
+        "schedulerName": "scheduler_name",
+        "tolerations": "tolerations",
+        "topology": "topology",
+        "topologySpreadConstraints": "topology",
+    },
+    "pod": {
+        "annotations": "annotations",
+        "envFrom": "env_from",
+        "fsGroup": "security.fs_group",
+        "gid": "security.run_as_group",
+        "imagePullPolicy": "image_pull.policy",
+        "imagePullSecrets": "image_pull.secrets",
+        "labels": "labels",
+        "runAsGroup": "security.run_as_group",
+        "runAsUser": "security.run_as_user",
+        "security": "security",
+        "securityContext": "security",
+        "serviceAccount": "service_account",
+        "serviceAccountName": "service_account",
+        "supplementalGroups": "security.supplemental_groups",
+        "uid": "security.run_as_user",
+    },
+}
+#: Of the whole job, and of no group: the name that it has elsewhere -> its field.
+_OF_JOB = {
+    **dict.fromkeys(("localqueue", "queue", "queuename"), "scheduling.queue_name"),
+    **dict.fromkeys(("gang", "gangscheduling", "podgroup", "podgrouppolicy", "schedulingpolicy"), "scheduling.gang"),
+    **dict.fromkeys(("minavailable", "minmember"), "scheduling.gang.min_available"),
+    "minresources": "scheduling.gang.min_resources",
+    "networktopology": "scheduling.gang.network_topology",
+    "scheduletimeoutseconds": "scheduling.gang.timeout_seconds",
+}
+_OWN_PLACES = {_key(name): f"{field}.{place}" for field, places in _OWN.items() for name, place in places.items()}
+#: What Kubernetes and other tools call the fields of a volume, within ``volumes``.
+_IN_VOLUMES = {
+    "branch": "revision",
+    "capacity": "size, within new_claim",
+    "claimname": "claim",
+    "commit": "revision",
+    "containerpath": "mount_path",
+    "credentials": "secret_name",
+    "devicepath": "mount_path",
+    "ephemeral": "new_claim",
+    "existingclaim": "claim",
+    "persistentvolumeclaim": "claim, the claim's name alone",
+    "pvc": "claim, the claim's name alone",
+    "ref": "revision",
+    "secretname": "name",
+    "sizelimit": "size",
+    "storage": "size",
+    "storageclassname": "storage_class",
+    "tag": "revision",
+    "target": "mount_path",
+    "url": "repository",
+    "volumeclaimtemplate": "new_claim",
+}
+_RENDEZVOUS = "Drop it: the rendezvous is c10d, which the first node holds; rdzv_conf has its options."
+#: What the Training Operator and torchrun call the fields of ``elastic``.
+_IN_ELASTIC = {
+    "maxreplicas": "Write max_nodes.",
+    "minreplicas": "Write min_nodes.",
+    **dict.fromkeys(("rdzvbackend", "rdzvendpoint", "rdzvhost", "rdzvid", "rdzvport", "standalone"), _RENDEZVOUS),
+    "metrics": "Drop it: the number of nodes does not follow the load.",
+}
+_STORE = "Mount a claim or a host_path, or let the script save to the object store and read from it by itself."
+#: What other tools call the parts of ``checkpoint``, and what it does not have.
+_IN_CHECKPOINT = {
+    **dict.fromkeys(("address", "bucket", "gcs", "gs", "remote", "s3", "storageuri", "store", "uri", "url"), _STORE),
+    **dict.fromkeys(("claimname", "persistentvolumeclaim", "pvc"), "Write claim, the claim's name alone."),
+    **dict.fromkeys(("dir", "directory", "folder"), "Write host_path, or path for the folder within a claim."),
+}
+#: What a job has ``volumes`` for, outside of a ``pod_template``.
+_VOLUMES = dict.fromkeys(
+    ("volume", "volumes", "volumedevices", "volumemounts"),
+    "Write it as volumes: a list, each entry with a mount_path and a source.",
+)
+_IN_PARTS: dict[tuple[str | int, ...], dict[str, str]] = {("elastic",): _IN_ELASTIC, ("checkpoint",): _IN_CHECKPOINT}
+#: Within ``resources_per_node``.
+_AMOUNTS = {
+    "limits": 'Write each resource with its own limits, e.g. {"cpu": {"limits": 4}}.',
+    "requests": 'Write each resource with its own requests, e.g. {"cpu": {"requests": 2}}.',
+    "nvidia.com/gpu": 'Write "gpu".',
+    "mem": 'Write "memory".',
+    "shm": 'Write "shared_memory".',
+    "shm_size": 'Write "shared_memory".',
+    "shmsize": 'Write "shared_memory".',
+}
+#: The job's own fields that a pod template does not have, and where they are.
+_OF_THE_JOB = {
+    "": (
+        "checkpoint",
+        "elastic",
+        "framework",
+        "launcher",
+        "metrics",
+        "name",
+        "num_nodes",
+        "num_proc_per_node",
+        "num_workers",
+        "on_finish_action",
+        "on_kill_action",
+        "pod",
+        "pod_template",
+        "replicas",
+        "resources_per_node",
+        "run_policy",
+        "runtime_ref",
+        "scheduling",
+        "tools",
+        "working_dir",
+    ),
+    "pod.": ("env_from", "image_pull", "service_account"),
+    "run_policy.": (
+        "active_deadline_seconds",
+        "backoff_limit",
+        "clean_pods",
+        "exit_codes",
+        "grace_period_seconds",
+        "infrastructure_retries",
+        "on_oom",
+        "startup_timeout_seconds",
+        "ttl_seconds_after_finished",
+    ),
+    "scheduling.": (
+        "node_affinity",
+        "node_pool_label",
+        "node_pools",
+        "node_selector",
+        "priority_class",
+        "queue_name",
+        "scheduler_name",
+    ),
+}
+_JOB_PLACES = {name: part + name for part, names in _OF_THE_JOB.items() for name in names}
+_SOURCES = ("claim", "config_map", "empty_dir", "git", "host_path", "new_claim", "s3")
+#: Parts of those of the job's fields that a pod template has by the same name, or by another, level by level.
+_PARTS = {
+    "volume": dict.fromkeys((*_SOURCES, "mount_path", "read_only", "sub_path"), "volumes"),
+    "mount": dict.fromkeys(_SOURCES, "volumes"),
+    "resources": {name: f"resources_per_node.{name}" for name in ("cpu", "extended", "gpu", "memory", "shared_memory")},
+}
+#: What Kubernetes calls them, where it has the same.
+_IN_KUBERNETES = {
+    "claim": "persistentVolumeClaim.claimName",
+    "config_map": "configMap",
+    "empty_dir": "emptyDir",
+    "host_path": "hostPath",
+}
+
+
+def way_out(place: tuple[str | int, ...]) -> str | None:
+    """Where to write a field that is unknown where it stands.
+
+    :param place: of the field in the spec.
+    :return: a sentence; None for a name that no table has.
+    """
+    name = str(place[-1])
+    if place[-2:-1] in (("resources_per_node",), ("resources",)):
+        return _AMOUNTS.get(name.lower()) or _resource(name)
+    if "volumes" in place[:-1]:
+        right = _IN_VOLUMES.get(_key(name))
+        return f"Write {right}." if right else None
+    whole = _IN_PARTS.get(place[:-1], _VOLUMES)
+    if _key(name) in whole:
+        return whole[_key(name)]
+    if own := _own_place(place, name):
+        return f"Write it as {own}."
+    right = _right_place(name)
+    if right is None:
+        return None
+    shared = " It holds for all replicas." if place[0] == "replicas" and right.startswith("pod_template") else ""
+    return f"Write it as {right}.{shared}"
+
+
+def _own_place(place: tuple[str | int, ...], name: str) -> str | None:
+    """The path of a field of the job for it; within a group, or an override, of that part's own field."""
+    if whole := _OF_JOB.get(_key(name) if len(name) <= _LONGEST_NAME else ""):
+        return f"{whole}, which is of the whole job" if place[0] == "replicas" else whole
+    own = _OWN_PLACES.get(_key(name)) if len(name) <= _LONGEST_NAME else None
+    if own is None:
+        return None
+    part = place[: 4 if place[2:3] == ("overrides",) else 2] if place[0] == "replicas" else ()
+    return path((*part, own))
+
+
+def template_way_out(level: str, name: str) -> str | None:
+    """Where to write a field that stands at another level of a ``pod_template`` than its own.
+
+    :param level: where it stands: ``template``, ``spec``, ``container``, ``volume``, ``mount`` or ``resources``.
+    :param name: of the field.
+    :return: a sentence; None for a name that may be right.
+    """
+    if level in _PARTS:
+        return _part_way_out(level, name)
+    if name in _JOB_PLACES and not (level == "container" and _key(name) in _OF_CONTAINERS):
+        return _job_way_out(name)
+    right = _right_place(name)
+    if level == "spec":
+        right = f"{_TRAIN}{name}" if name in _TRAIN_FIELDS else right
+        wrong = right is not None and right.startswith((_TRAIN, "pod_template.metadata."))
+    elif level == "container":
+        wrong = right in _IN_POD and name not in _BOTH
+    else:
+        wrong = right is not None
+    return f"Write it as {right}." if wrong else None
+
+
+def _job_way_out(name: str) -> str:
+    right = _right_place(name)
+    other = f", or as {right}" if right and right.startswith("pod_template.") else ""
+    return f"Write it as {_JOB_PLACES[name]}, a field of the job{other}."
+
+
+def _part_way_out(level: str, name: str) -> str | None:
+    own = _PARTS[level].get(name)
+    if own != "volumes":
+        return f"Write it as {own}, a field of the job, or into limits." if own else None
+    other = f" Kubernetes calls it {_IN_KUBERNETES[name]}." if level == "volume" and name in _IN_KUBERNETES else ""
+    return f"Write the volume into volumes, a field of the job, with its mount_path.{other}"
+
+
+def _right_place(name: str) -> str | None:
+    return _PLACES.get(_key(name)) if len(name) <= _LONGEST_NAME else None
+
+
+def _resource(name: str) -> str | None:
+    if "/" in name:
+        shown = name[:_LONGEST_NAME]
+        return f'Write it as extended, e.g. {{"extended": {{"{shown}": 1}}}}; for an accelerator, as gpu likewise.'
+    if name.startswith(("hugepages-", "ephemeral-storage")):
+        return f"Write it into {_TRAIN}resources.limits; the pods get it beside these."
+    return None

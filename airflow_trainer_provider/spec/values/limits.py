@@ -1,0 +1,26 @@
+"""How much a job may ask for, and why not more."""
+
+from __future__ import annotations
+
+#: Replicas of a job, and processes of a node. Kubernetes supports clusters of up to 5,000 nodes.
+#: https://kubernetes.io/docs/setup/best-practices/cluster-large/
+MOST_REPLICAS = 10_000
+#: Replicas with settings of their own. Each may need a Kubernetes object of its own.
+MOST_OVERRIDES = 256
+#: One argument, or one variable with its name. Linux takes 32 pages, the terminating NUL included (MAX_ARG_STRLEN).
+MOST_WORD_BYTES = 32 * 4096 - 1
+#: One object as JSON. etcd refuses larger requests (``--max-request-bytes``).
+MOST_OBJECT_BYTES = 1536 * 1024
+#: One field of a spec. The same manifest is longer as YAML.
+MOST_FIELD_BYTES = 2 * MOST_OBJECT_BYTES
+#: The data of a ConfigMap or a Secret. The API server refuses more.
+MOST_DATA_BYTES = 1024 * 1024
+#: Objects of a job. Each takes a request.
+MOST_OBJECTS = 1_000
+#: All objects of a job as JSON. They are sent one by one, and the task's log shows all of them.
+MOST_JOB_BYTES = 8 * 1024 * 1024
+#: Values within one field of a spec, and how deep they may be nested.
+MOST_VALUES = 50_000
+MOST_LEVELS = 50
+#: Seconds, and restarts, that Kubernetes keeps as 32-bit integers.
+MOST_INT32 = 2**31 - 1

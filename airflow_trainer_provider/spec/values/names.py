@@ -1,0 +1,73 @@
+"""Names that Kubernetes bounds."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from airflow_trainer_provider.spec.values.base import wrong
+from airflow_trainer_provider.spec.values.words import Text
+
+_JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_SUBDOMAIN = 253
+
+
+def is_label(text: str) -> bool:
+    """Whether a text is a DNS label, as a namespace's name is.
+
+    :param text: any text.
+    """
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether a text is a DNS subdomain, as most names in Kubernetes are.
+
+    :param text: any text.
+    """
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def _job_name(value: str) -> str:
+    if not _JOB_NAME.fullmatch(value):
+        allowed = "1 to 32 lowercase letters, digits and '-', beginning with a letter, not ending with '-'"
+        raise wrong(allowed, "Rename it.")
+    return value
+
+
+def _namespace(value: str) -> str:
+    if not is_label(value):
+        allowed = "1 to 63 lowercase letters, digits and '-', not beginning or ending with '-'"
+        raise wrong(allowed, "Write the name of a namespace alone.")
+    return value
+
+
+def _object_name(value: str) -> str:
+    if not is_subdomain(value):
+        allowed = (
+            "1 to 253 lowercase letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+        )
+        raise wrong(allowed, "Write the object's name alone.")
+    return value
+
+
+def _queue_name(value: str) -> str:
+    # Kueue finds it in a label, whose values have at most 63 characters.
+    if not (is_subdomain(value) and len(value) <= 63):
+        allowed = "1 to 63 lowercase letters, digits, '-' and '.', beginning and ending with a letter or digit"
+        raise wrong(allowed, "Write the name of a LocalQueue alone.")
+    return value
+
+
+#: The readable part of a job's name.
+JobName = Annotated[Text, AfterValidator(_job_name)]
+#: A namespace: a DNS label.
+Namespace = Annotated[Text, AfterValidator(_namespace)]
+#: The name of an object of Kubernetes: a DNS subdomain.
+ObjectName = Annotated[Text, AfterValidator(_object_name)]
+#: A LocalQueue of Kueue.
+QueueName = Annotated[Text, AfterValidator(_queue_name)]

@@ -1,0 +1,190 @@
+"""Answers the protocol by which trainings report to Kubeflow Trainer, in the job itself and on its loopback.
+
+Trainer gives the pods of a TrainJob the address of its controller, where it has the gate for that. What speaks the
+protocol, such as the callback of Hugging Face's transformers, begins to report where there is such an address. Here it
+gets one on every backend, and what it reports becomes a line of the log like that of
+:func:`~airflow_trainer_provider.training.report`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+import re
+import secrets
+import socketserver
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from airflow_trainer_provider.training.progress import METRIC_NAME, MOST_METRICS, MOST_STEPS, emit, is_first
+
+#: The address, and the path of a file with the token, as Trainer names them.
+URL_VARIABLE, TOKEN_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
+_LOOPBACK = "127.0.0.1"
+#: The variables of proxies, and those of what is reached without one.
+_PROXIES, _NO_PROXY = ("http_proxy", "all_proxy"), ("no_proxy", "NO_PROXY")
+#: What Trainer allows: bytes of a request, and metrics in it.
+_MOST_BYTES, _MOST_REPORTED = 1 << 16, 256
+#: Trainer's fields -> ours, and the most that they may be.
+_FIELDS = {"progressPercentage": ("percent", 100), "estimatedRemainingSeconds": ("remaining_seconds", 2**31 - 1)}
+#: Metrics by which Hugging Face's callback counts steps -> ours, and the least that they may be.
+_STEPS = {"current_step": ("step", 0), "total_steps": ("total_steps", 1)}
+#: Seconds for which a connection may say nothing.
+_PATIENCE = 5.0
+
+
+def start(folder: Path) -> None:
+    """Answer the protocol until this process ends. On other ranks than 0, and where Trainer does so, nothing happens.
+
+    :param folder: where the token is written; a temporary folder where that is read-only.
+    :raises OSError: there is no port, or no place for the token.
+    """
+    if URL_VARIABLE in os.environ or not is_first():
+        return
+    token = secrets.token_urlsafe()
+    # Trainer's clients read the token from a file. Other users cannot read it.
+    number, path = tempfile.mkstemp(prefix=".token-", dir=folder if os.access(folder, os.W_OK) else None)
+    with os.fdopen(number, "w") as file:
+        file.write(token)
+    atexit.register(_remove, path, os.getpid())
+    server = Server((_LOOPBACK, 0), token)
+    threading.Thread(target=server.serve_forever, name="trainer-progress", daemon=True).start()
+    _reach_without_proxy()
+    os.environ[TOKEN_VARIABLE] = path
+    os.environ[URL_VARIABLE] = server.url
+
+
+def _remove(path: str, pid: int) -> None:
+    # Processes that this one has forked end as well.
+    if os.getpid() == pid:
+        with suppress(OSError):
+            Path(path).unlink()
+
+
+def _reach_without_proxy() -> None:
+    """Have no proxy asked for the loopback: it has a loopback of its own, and the training would wait for it."""
+    known = next(filter(None, map(os.environ.get, _NO_PROXY)), "")
+    if known == "*" or not any(os.environ.get(name) for each in _PROXIES for name in (each, each.upper())):
+        return
+    for name in _NO_PROXY:
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name, known), _LOOPBACK]))
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Answers requests that have the token.
+
+    :param address: host and port; 0 for any that is free.
+    :param token: that requests have to bear.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], token: str) -> None:
+        self.token = token
+        super().__init__(address, _Handler)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{_LOOPBACK}:{self.server_address[1]}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that is gone: the log is the training's."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    timeout = _PATIENCE
+
+    def do_POST(self) -> None:
+        given = self.headers.get("Authorization", "")
+        if not secrets.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
+            self.send_error(403)
+            return
+        size = self.headers.get("Content-Length", "")
+        if not size.isdecimal() or int(size) > _MOST_BYTES:
+            self.send_error(413)
+            return
+        body = self.rfile.read(int(size))
+        try:
+            # Before the answer, for which the training waits: no other line of it is cut in two.
+            for report in reports_of(json.loads(body)):
+                emit(report)
+        except (ValueError, RecursionError):
+            self.send_error(422)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        # Trainer's controller answers with what it was given.
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of requests: the log is the training's."""
+
+
+def reports_of(request: Any) -> Iterator[dict[str, Any]]:
+    """What a request of Trainer's protocol reports, in as many lines as its metrics need.
+
+    In a metric's name, characters that a line does not allow become ``_``. Metrics whose value is no number, or whose
+    name begins with no letter, are left out.
+
+    :param request: JSON values.
+    :raises ValueError: it is no such request.
+    """
+    status = _of(dict, _of(dict, request).get("trainerStatus") or {})
+    content = {ours: _whole(status[name], most) for name, (ours, most) in _FIELDS.items() if _has(status, name)}
+    given = _of(list, status.get("metrics") or [])
+    if len(given) > _MOST_REPORTED:
+        raise ValueError(f"{len(given)} metrics")
+    metrics = dict(filter(None, map(_metric, given)))
+    for name, (ours, least) in _STEPS.items():
+        if _is_count(metrics.get(name), least):
+            content[ours] = int(metrics.pop(name))
+    if status:
+        yield {**content, **_part(metrics, 0)}
+    for begin in range(MOST_METRICS, len(metrics), MOST_METRICS):
+        yield _part(metrics, begin)
+
+
+def _part(metrics: Mapping[str, float], begin: int) -> dict[str, Any]:
+    """As many metrics as one line may have."""
+    part = dict(list(metrics.items())[begin : begin + MOST_METRICS])
+    return {"metrics": part} if part else {}
+
+
+def _metric(given: Any) -> tuple[str, float] | None:
+    name, value = _of(str, _of(dict, given).get("name")), _of(str, given.get("value"))
+    name = re.sub(r"[^A-Za-z0-9_./:@-]", "_", name)[:64]
+    try:
+        return (name, float(value)) if METRIC_NAME.fullmatch(name) else None
+    except ValueError:
+        return None
+
+
+def _has(status: Mapping[str, Any], name: str) -> bool:
+    return status.get(name) is not None
+
+
+def _of(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{type(value).__name__} instead of {kind.__name__}")
+    return value
+
+
+def _whole(value: Any, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no whole number up to {most}")
+    return value
+
+
+def _is_count(value: float | None, least: int) -> bool:
+    return value is not None and math.isfinite(value) and value == int(value) and least <= value <= MOST_STEPS

@@ -1,0 +1,278 @@
+"""What kills healthy jobs elsewhere: processes of Airflow that stall, lose contact and come back; lost pods.
+
+After each: every job trained once, every task succeeded in its first or its next try, and nothing is left in the
+cluster. ``TRAINER_TEST_SCALE=full`` runs each with as many jobs and rounds as a nightly pipeline has.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import sqlite3
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from airflow_trainer_provider.kinds.objects.labels import TASK
+from tests.airflow.jobs import JobFolder
+from tests.cluster.account import WORKER, revocable_token, with_token
+from tests.cluster.airflow.conftest import FULL, HEARTBEAT_TIMEOUT
+from tests.cluster.airflow.jobs import wait_until_gone
+from tools.airflow_runner.api import AirflowApiError, wait_until
+
+#: One job on each backend; the whole number on all of them together.
+KUBEFLOW = ("trainer", "training-operator", "native")
+pytestmark = pytest.mark.timeout(1800 if FULL else 300)
+_STATES = frozenset({"success", "failed"})
+
+
+@dataclass
+class Training:
+    """A run whose job trains until it is let go."""
+
+    backend: str
+    dag_id: str
+    run_id: str
+    folder: JobFolder
+    #: The label by which the task's jobs are found.
+    key: str = ""
+
+
+@pytest.fixture
+def airflow(on_cluster, cluster):
+    return on_cluster.airflow
+
+
+@pytest.fixture
+def train(on_cluster, airflow, tmp_path):
+    """Start runs, one for each of these backends, and wait until all train and their tasks wait."""
+    for each in (tmp_path, *tmp_path.parents[:2]):
+        each.chmod(0o777)
+    trainings = []
+
+    def start(dag_id, backends, **params):
+        # For the pods of twenty jobs this machine has no room otherwise.
+        nodes, begun = 2 if len(backends) < 10 else 1, []
+        for backend in backends:
+            folder = JobFolder(tmp_path / str(len(trainings)))
+            folder.path.mkdir()
+            folder.path.chmod(0o777)
+            run = on_cluster.run(dag_id, backend, folder=str(folder), patience="1800", nodes=nodes, **params)
+            trainings.append(Training(backend, dag_id, run, folder))
+            begun.append(trainings[-1])
+        for each in begun:
+            each.folder.wait_for_training(seconds=60 + 30 * len(begun))
+            handle = wait_until(lambda each=each: has_handle(airflow, each), 60, lambda: "no handle in XCom")
+            each.key = handle["name"].split("-")[-2]
+        if "deferred" in dag_id:
+            for each in begun:
+                airflow.wait_for_task(dag_id, each.run_id, "train", "deferred")
+                wait_until(lambda each=each: trigger_follows(airflow, each), 60, lambda: "no line of its trigger")
+        return begun
+
+    yield start
+    for each in trainings:
+        each.folder.go()
+
+
+def has_handle(airflow, training):
+    return airflow.xcom(training.dag_id, training.run_id, "train", "job")
+
+
+def trigger_follows(airflow, training):
+    return ": running." in airflow.task_log(training.dag_id, training.run_id, "train") or None
+
+
+def story(airflow, training):
+    """All that a task's log page and its state say."""
+    task = airflow.task_instance(training.dag_id, training.run_id, "train")
+    tries = range(1, task["try_number"] + 1)
+    logs = [airflow.task_log(training.dag_id, training.run_id, "train", number) for number in tries]
+    logs = [re.sub(r"(?sm)^::group::.*?^::endgroup::\n|^\[[^\n]*\n", "", log) for log in logs]
+    return "\n".join([f"{training.backend}: {task['state']} in try {task['try_number']}", *logs])
+
+
+def adopted(airflow, training):
+    """Whether the latest try of a task has adopted the job of an earlier one."""
+    latest = airflow.task_instance(training.dag_id, training.run_id, "train")["try_number"]
+    if latest == 1:
+        return None
+    return "Adopted training job" in airflow.task_log(training.dag_id, training.run_id, "train", latest) or None
+
+
+def finish(airflow, trainings, try_number=1):
+    """Let all jobs come to their end, and see that each was the only one of its task."""
+    for each in trainings:
+        each.folder.go()
+    for each in trainings:
+        task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=240, try_number=try_number)
+        log = airflow.task_log(each.dag_id, each.run_id, "train", task["try_number"])
+        assert (each.backend, task["state"]) == (each.backend, "success"), log
+        assert (each.backend, len(each.folder.trainings())) == (each.backend, 1), log
+        assert airflow.xcom(each.dag_id, each.run_id, "train")["result"]["trainings"] == 1
+
+
+def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(on_cluster, airflow, train):
+    backends = KUBEFLOW if not FULL else [KUBEFLOW[number % 3] for number in range(20)]
+    trainings = train("watched_deferred", backends)
+
+    def triggerers():
+        tasks = [airflow.task_instance(each.dag_id, each.run_id, "train") for each in trainings]
+        return {(task["trigger"] or {}).get("triggerer_id") for task in tasks}
+
+    (first,) = triggerers()
+    airflow.add("triggerer-2", "triggerer")
+    try:
+        stall(airflow, "triggerer")
+        wait_until(lambda: first not in triggerers() or None, 90, lambda: f"triggerers: {triggerers()}")
+        airflow.send("triggerer", signal.SIGCONT)
+
+        def left_alone():
+            logs = [airflow.task_log(each.dag_id, each.run_id, "train") for each in trainings]
+            # Airflow 3.3 may have closed the log by the time at which the trigger has an answer.
+            return all("elsewhere: it goes on" in log or "invoking on_kill" in log for log in logs) or None
+
+        wait_until(left_alone, 60, lambda: "\n".join(story(airflow, each) for each in trainings))
+        time.sleep(10)  # by then it would have ended them
+        finish(airflow, trainings)
+    finally:
+        airflow.send("triggerer", signal.SIGCONT)
+        airflow.kill("triggerer-2", signal.SIGTERM)
+    wait_until_gone(on_cluster)
+
+
+def stall(airflow, component):
+    """Stop a component, and not while it holds SQLite's one lock: all others would stand still with it."""
+    for _ in range(50):
+        airflow.send(component, signal.SIGSTOP)
+        database = sqlite3.connect(airflow.home / "airflow.db", timeout=2)
+        try:
+            database.execute("begin immediate")
+            return
+        except sqlite3.OperationalError:
+            airflow.send(component, signal.SIGCONT)
+            time.sleep(0.1)
+        finally:
+            database.close()
+    raise AssertionError(f"{component} holds the lock of the database")
+
+
+def test_a_worker_that_loses_airflows_api_server_ends_no_job(on_cluster, airflow, train):
+    backends = KUBEFLOW if not FULL else 3 * KUBEFLOW
+    *trainings, marked = train("patient_waiting", [*backends, "native"])
+
+    airflow.kill("api-server", signal.SIGKILL)
+    time.sleep(HEARTBEAT_TIMEOUT + 10)  # until the scheduler has given each task another try
+    airflow.restart("api-server")
+    wait_until(lambda: mark(airflow, marked, "failed"), 60, lambda: "the mark is refused")
+
+    for each in trainings:
+        wait_until(lambda each=each: adopted(airflow, each), 120, lambda each=each: story(airflow, each))
+    # Longer than it takes until an old worker has heard that its task is not its own any more.
+    time.sleep(10)
+    wait_until(lambda: not pods_of(on_cluster, marked) or None, 60, lambda: "the job of the marked task runs on")
+    finish(airflow, trainings, try_number=2)
+    wait_until_gone(on_cluster)
+
+
+def mark(airflow, training, state):
+    """Mark the task; None where the mark was not taken, or was lost to a try that began at the same moment."""
+    try:
+        airflow.set_task_state(training.dag_id, training.run_id, "train", state)
+    except AirflowApiError as error:
+        # 409: it has this state already. SQLite is locked now and then.
+        if error.status not in (409, 500):
+            raise
+    time.sleep(3)
+    return airflow.task_instance(training.dag_id, training.run_id, "train")["state"] == state or None
+
+
+def pods_of(on_cluster, training):
+    """The pods of all jobs that the task has had."""
+    return on_cluster.access.kubectl.list("pods", on_cluster.namespace, f"{TASK}={training.key}")
+
+
+@pytest.mark.parametrize("how", ["waiting", "deferred"])
+def test_a_job_that_lost_a_pod_starts_again_within_the_same_try(on_cluster, airflow, train, how):
+    for _ in range(10 if FULL else 1):
+        trainings = train(f"retried_{how}", KUBEFLOW)
+        for each in trainings:
+            pod = pods_of(on_cluster, each)[0]["metadata"]["name"]  # rank 0's, so that each start is counted
+            on_cluster.access.kubectl.evict(pod, on_cluster.namespace)
+        for each in trainings:
+            each.folder.wait_for_training(2, seconds=120)
+            each.folder.go()
+        for each in trainings:
+            task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=240)
+            log = airflow.task_log(each.dag_id, each.run_id, "train")
+            assert (each.backend, task["state"], task["try_number"]) == (each.backend, "success", 1), log
+            # Where the Training Operator has not seen the pod's end, it replaces the pod, and the job goes on.
+            starts = len(set(each.folder.trainings()))
+            assert starts == 2 or (each.backend, starts) == ("training-operator", 1), log
+    wait_until_gone(on_cluster)
+
+
+class RotatingToken:
+    """The connection ``rotating``, whose token can be replaced."""
+
+    def __init__(self, on_cluster):
+        self.airflow, self.cluster, self.namespace = on_cluster.airflow, on_cluster.access, on_cluster.namespace
+        self.current = None
+
+    def rotate(self):
+        """Put a new token into the connection, and revoke the one before it."""
+        before, self.current = self.current, f"token-{time.monotonic_ns()}"
+        token = revocable_token(self.cluster, self.namespace, WORKER, self.current)
+        extra = json.dumps({"kube_config": json.dumps(with_token(self.cluster, token))})
+        body = {"connection_id": "rotating", "conn_type": "kubernetes", "extra": extra}
+        if before is None:
+            self.airflow.request("POST", "/connections", json=body)
+        else:
+            self.airflow.request("PATCH", "/connections/rotating", json=body)
+            self.cluster.kubectl("delete", "secret", before, f"--namespace={self.namespace}")
+
+
+def test_jobs_survive_random_restarts_of_both_api_servers_and_a_rotated_token(on_cluster, airflow, train, faults):
+    backends = KUBEFLOW if not FULL else [KUBEFLOW[number % 3] for number in range(20)]
+    half = len(backends) // 2
+    token, rotations = RotatingToken(on_cluster), 0
+    token.rotate()
+    trainings = [
+        *train("watched_deferred", backends[half:], conn_id="rotating"),
+        *train("watched_waiting", backends[:half], conn_id="rotating"),
+    ]
+
+    begin, seconds = time.monotonic(), 300 if FULL else 30
+    while (passed := time.monotonic() - begin) < seconds or not rotations:
+        if not rotations and passed > seconds / 2:
+            token.rotate()
+            rotations += 1
+            faults.restart_api_server()  # it asks for credentials where a watch begins
+        elif random.random() < 0.5:
+            faults.restart_api_server()
+        else:
+            airflow.kill("api-server", signal.SIGKILL)
+            time.sleep(random.uniform(0, 5))
+            airflow.restart("api-server")
+        time.sleep(random.uniform(0, 5))
+
+    for each in trainings:
+        assert len(each.folder.trainings()) == 1
+    finish(airflow, trainings)
+    wait_until_gone(on_cluster)
+
+
+def test_marks_end_the_jobs_of_tasks_in_every_state(on_cluster, airflow, train):
+    """Skipped and success while they wait, the run while it runs; each on a backend of its own."""
+    deferred = train("watched_deferred", KUBEFLOW)
+    waiting = train("watched_waiting", KUBEFLOW[:1])
+
+    airflow.set_task_state(deferred[0].dag_id, deferred[0].run_id, "train", "skipped")
+    airflow.set_task_state(deferred[1].dag_id, deferred[1].run_id, "train", "success")
+    airflow.request("PATCH", f"/dags/{deferred[2].dag_id}/dagRuns/{deferred[2].run_id}", json={"state": "success"})
+    airflow.set_task_state(waiting[0].dag_id, waiting[0].run_id, "train", "skipped")
+
+    wait_until_gone(on_cluster)

@@ -1,0 +1,5 @@
+"""The contract's part of this name, on the real cluster."""
+
+from __future__ import annotations
+
+from tests.contract.test_manage import *  # noqa: F403

@@ -1,0 +1,104 @@
+"""Which cluster tests are taken, and what becomes of them where their cluster is not there, in a pytest process of its
+own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.cluster.paths import HERE, ROOT
+
+_TESTS = """\
+import pytest
+
+@pytest.mark.profile("{mark}")
+def test_on_a_cluster(cluster):
+    pass
+
+def test_on_the_other(cluster):
+    pass
+"""
+# What `kubectl api-versions` answers on a cluster of the profile mpi.
+_KUBECTL = "#!/bin/sh\necho kubeflow.org/v2beta1\n"
+
+
+@pytest.fixture
+def collected(tmp_path):
+    """Function (mark, variables) -> pytest's exit code and output for two tests under the conftest of tests/cluster."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    shutil.copy(HERE / "conftest.py", folder)
+    (tmp_path / "kubectl").write_text(_KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    (tmp_path / "kubeconfig").touch()
+
+    def run(mark, **variables):
+        (folder / "test_it.py").write_text(_TESTS.format(mark=mark))
+        dropped = ("CI", "PYTEST_ADDOPTS", "TRAINER_TEST_PROFILE")
+        env = {name: value for name, value in os.environ.items() if name not in dropped}
+        env |= {
+            "PATH": f"{tmp_path}:{env['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "TRAINER_TEST_KUBECONFIG": str(tmp_path / "kubeconfig"),
+            **variables,
+        }
+        argv = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}"]
+        argv += ["-p", "no:cacheprovider", str(folder)]
+        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_a_misspelt_profile_is_an_error_that_names_the_known_ones(collected):
+    code, output = collected("mpj")
+
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "test_on_a_cluster: there is no profile 'mpj', but kubeflow, mpi, none" in output
+
+
+def test_a_misspelt_profile_to_choose_tests_by_is_an_error(collected):
+    code, output = collected("mpi", TRAINER_TEST_PROFILE="mpj")
+
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "TRAINER_TEST_PROFILE: there is no profile 'mpj'" in output
+
+
+def test_tests_of_another_profile_are_left_out_where_one_is_chosen(collected):
+    code, output = collected("mpi", TRAINER_TEST_PROFILE="mpi")
+
+    assert (code, "1 passed, 1 deselected" in output) == (0, True), output
+
+
+def test_by_hand_tests_of_the_other_profile_are_skipped(collected):
+    code, output = collected("mpi")
+
+    assert (code, "1 passed, 1 skipped" in output) == (0, True), output
+    assert "needs the profile kubeflow; the cluster has mpi" in output
+
+
+def test_by_hand_tests_without_a_cluster_are_skipped(collected):
+    code, output = collected("mpi", TRAINER_TEST_KUBECONFIG="/nowhere")
+
+    assert (code, "2 skipped" in output) == (0, True), output
+
+
+@pytest.mark.parametrize("variables", [{"CI": "1"}, {"TRAINER_TEST_PROFILE": "kubeflow"}], ids=["CI", "runner"])
+def test_a_wrong_profile_fails_where_the_tests_have_to_run(collected, variables):
+    code, output = collected("kubeflow", **variables)
+
+    assert (code, "2 errors" in output) == (1, True), output
+    assert "needs the profile kubeflow; the cluster has mpi" in output
+
+
+@pytest.mark.parametrize("variables", [{"CI": "1"}, {"TRAINER_TEST_PROFILE": "kubeflow"}], ids=["CI", "runner"])
+def test_a_cluster_that_does_not_answer_fails_where_the_tests_have_to_run(collected, variables):
+    code, output = collected("kubeflow", TRAINER_TEST_KUBECONFIG="/nowhere", **variables)
+
+    assert (code, "2 errors" in output) == (1, True), output
+    assert "/nowhere, which does not exist" in output

@@ -1,0 +1,93 @@
+"""Backends by name: those of this provider, and one that another package brings."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from airflow_trainer_provider.cli import main
+from airflow_trainer_provider.errors import BackendUnavailable, SpecError
+from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS, check_backend
+from airflow_trainer_provider.hooks.trainer import TrainerHook
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.kinds.registry import BACKENDS
+from airflow_trainer_provider.spec import parse_spec
+
+#: Jobs as processes, in a folder for each namespace.
+_MODULE = """
+from pathlib import Path
+from airflow_trainer_provider.local.backend import LocalBackend
+
+class Acme(LocalBackend):
+    name = "acme"
+
+def make(kubernetes_conn_id, namespace):
+    return Acme(Path(__file__).parent / (namespace or ""), 0.05, None)
+"""
+_ENTRY_POINTS = """
+[airflow_trainer_provider.backends]
+acme = acme_backend:make
+broken = acme_backend:nothing
+local = acme_backend:make
+"""
+
+
+@pytest.fixture
+def acme(tmp_path, monkeypatch):
+    """A package that brings the backend ``acme``, installed as an installer leaves it."""
+    metadata = tmp_path / "acme_backend-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-backend\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(_ENTRY_POINTS)
+    (tmp_path / "acme_backend.py").write_text(textwrap.dedent(_MODULE))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_the_hook_knows_the_names_of_the_clusters_backends():
+    assert set(CLUSTER_BACKENDS) == set(BACKENDS)
+
+
+@pytest.mark.local
+@pytest.mark.usefixtures("acme")
+async def test_a_backend_of_another_package_runs_jobs_under_its_name():
+    job = plan_job(parse_spec({"framework": "jax", "name": "mine", "command": ["echo", "hello"]}))
+    lines = []
+
+    choice = await TrainerHook("acme", namespace="team").choose(job)
+    handle = (await choice.backend.submit(job, Identity(dag_id="d", run_id="r", task_id="t"))).handle
+    outcome = await TrainerHook.for_job(handle).wait(handle, emit=lines.append, reader="r", deadline=None)
+
+    assert handle.backend == "acme"
+    assert "[worker-0] hello" in lines
+    assert outcome.failure is None
+    assert (await TrainerHook("acme", namespace="team").get(handle.name))[1] == handle
+
+
+@pytest.mark.usefixtures("acme")
+def test_the_command_line_takes_it_too(capsys):
+    assert main(["list", "--backend", "acme", "--namespace", "empty"]) == 0
+    assert capsys.readouterr().out == "No training jobs.\n"
+
+
+@pytest.mark.usefixtures("acme")
+async def test_a_backend_that_cannot_be_loaded_is_named_with_its_entry_point():
+    with pytest.raises(BackendUnavailable, match="'broken' is registered as 'acme_backend:nothing', which cannot"):
+        await TrainerHook("broken").backends()
+
+
+@pytest.mark.usefixtures("acme")
+async def test_no_package_replaces_a_backend_of_this_provider():
+    (backend,) = await TrainerHook("local").backends()
+
+    assert type(backend).__module__ == "airflow_trainer_provider.local.backend"
+
+
+@pytest.mark.usefixtures("acme")
+def test_an_unknown_name_is_refused_with_those_that_exist():
+    check_backend("backend", "acme")
+    with pytest.raises(SpecError, match=r"backend: got 'acmee'.*native.*acme"):
+        check_backend("backend", "acmee")
+    with pytest.raises(SpecError, match="backend: got 'auto'"):
+        check_backend("backend", "auto", auto=False)

@@ -1,0 +1,350 @@
+"""The hook finds the backend: named, chosen by what a cluster has, or by a job's handle alone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+from airflow_trainer_provider.cluster.logs.streams import LogStreams
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.errors import (
+    ApiError,
+    BackendUnavailable,
+    ConnectionUnreadable,
+    JobTimeout,
+    SpecError,
+)
+from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.hooks import trainer
+from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS, LOCAL
+from airflow_trainer_provider.hooks.trainer import TrainerHook
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
+from airflow_trainer_provider.kinds import registry
+from airflow_trainer_provider.kinds.kubeflow.training_operator import PYTORCHJOB
+from airflow_trainer_provider.kinds.mpi_operator.mpijob import MPIJOB_V1, MPIJOB_V2BETA1
+from airflow_trainer_provider.kinds.native.native import NATIVE
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.trainer.trainjob import TRAINJOB
+from airflow_trainer_provider.spec import parse_spec
+from tests.fakes.jobs import add_job, add_pod, ours, with_condition
+from tests.fakes.kubernetes import NAMESPACE, FakeKubernetes
+
+IDENTITY = Identity(dag_id="d", run_id="r", task_id="t", try_number=2)
+HANDLE = JobHandle(
+    name="j", uid="u", backend="native", framework="jax", leader="worker-0", owner=1, location="native/ml/kube/1"
+)
+LOCAL_HANDLE = HANDLE.model_copy(update={"backend": "local", "location": "/l"})
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SUCCEEDED = JobStatus(phase=JobPhase.SUCCEEDED, queued_at=NOW)
+FAILED = JobStatus(
+    phase=JobPhase.FAILED,
+    queued_at=NOW,
+    first_failed="worker-0",
+    replicas=(ReplicaStatus(group="worker", index=0, exit_code=1, reason="Error", finished_at=NOW),),
+)
+
+
+@pytest.fixture
+async def clusters():
+    """A cluster, the connections that lead to it, those that were read, and how reading one fails."""
+    async with FakeKubernetes() as api:
+        case = SimpleNamespace(api=api, connections={"kube": None, "kube/1": None}, read=[], failures=[])
+
+        async def read(conn_id):
+            if case.failures:
+                raise case.failures.pop()
+            if conn_id not in case.connections:
+                raise AirflowNotFoundException(conn_id)
+            case.read.append(conn_id)
+            return replace(api.connection(conn_id), namespace=case.connections[conn_id])
+
+        case.hook = lambda backend, namespace=None: TrainerHook(backend, "kube", namespace, read)
+        yield case
+
+
+def _has_only(clusters, *kinds):
+    """Let the cluster have some kinds."""
+    resources = {kind.resource for kind in registry.KINDS.values()} - {kind.resource for kind in kinds}
+    clusters.api.missing |= {f"{each.plural}.{each.api_version.rpartition('/')[2]}" for each in resources}
+
+
+def _job(**fields):
+    values = {"framework": "pytorch", "num_nodes": 2, "image": "i", "command": ["python", "train.py"]}
+    return plan_job(parse_spec({**values, **fields}))
+
+
+def test_every_backend_of_the_registry_can_be_named():
+    assert list(BACKENDS) == [LOCAL, *registry.BACKENDS]
+
+
+@pytest.mark.parametrize("kinds", [[NATIVE, PYTORCHJOB, TRAINJOB], [NATIVE, PYTORCHJOB], [NATIVE]])
+async def test_auto_takes_the_first_that_the_cluster_has_and_says_why(clusters, kinds):
+    _has_only(clusters, *kinds)
+    names = {TRAINJOB: "trainer", PYTORCHJOB: "training-operator", NATIVE: "native"}
+
+    chosen = await clusters.hook(AUTO).choose(_job())
+
+    assert chosen.backend.name == names[kinds[-1]]
+    assert f"took {names[kinds[-1]]}: {kinds[-1].resource.kind} is installed" in chosen.why
+    assert ("not trainer: CRD trainjobs.trainer.kubeflow.org is not installed" in chosen.why) == (TRAINJOB not in kinds)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(MPIJOB_V1, "training-operator"), (MPIJOB_V2BETA1, "mpi-operator")])
+async def test_auto_distinguishes_the_two_versions_of_mpijob(clusters, kind, name):
+    _has_only(clusters, NATIVE, PYTORCHJOB, kind)
+
+    chosen = await clusters.hook(AUTO).choose(_job(framework="mpi"))
+
+    assert chosen.backend.name == name
+
+
+async def test_auto_passes_over_what_cannot_express_a_field(clusters):
+    _has_only(clusters, NATIVE, PYTORCHJOB)
+
+    chosen = await clusters.hook(AUTO).choose(_job(framework="paddle", num_nodes=2))
+
+    assert chosen.backend.name == "native"
+    assert "not mpi-operator: framework: got 'paddle'" in chosen.why
+
+
+async def test_auto_takes_the_backend_that_has_the_runtime(clusters):
+    _has_only(clusters, NATIVE, TRAINJOB)
+
+    chosen = await clusters.hook(AUTO).choose(_job(image=None, runtime_ref="TrainingRuntime/mine"))
+
+    assert chosen.backend.name == "trainer"
+    assert "kind: TrainingRuntime" in chosen.backend.render(_job(image=None, runtime_ref="mine"), IDENTITY)
+
+
+async def test_auto_without_any_that_will_do_says_why_of_each(clusters):
+    _has_only(clusters)
+
+    with pytest.raises(BackendUnavailable) as caught:
+        await clusters.hook(AUTO).choose(_job())
+
+    assert all(f"not {name}: " in str(caught.value) for name in registry.BACKENDS)
+
+
+async def test_the_jobs_of_all_backends_are_listed_the_oldest_first(clusters):
+    created = {"trainjob": "2026-11-21T07:00:00Z", "jaxjob": "2026-11-21T06:00:00Z"}
+    for kind, time in created.items():
+        add_job(clusters.api, kind, f"a-{kind}", metadata={"creationTimestamp": time})
+
+    async def listed(backend):
+        return [(job.backend, job.name) for job in await clusters.hook(backend, NAMESPACE).overviews()]
+
+    assert await listed(AUTO) == [("training-operator", "a-jaxjob"), ("trainer", "a-trainjob")]
+    assert await listed("trainer") == [("trainer", "a-trainjob")]
+    assert await listed("native") == []
+
+
+@pytest.mark.parametrize("backend", [AUTO, "trainer"])
+async def test_without_a_connection_the_error_names_the_way_out(clusters, backend):
+    clusters.connections.clear()
+
+    with pytest.raises(
+        BackendUnavailable, match=rf"backend='{backend}'.*no connection 'kube'.*never chosen silently.*backend='local'"
+    ):
+        await clusters.hook(backend).choose(_job())
+
+
+async def test_a_backend_that_is_none_is_an_error(clusters):
+    with pytest.raises(SpecError, match="Did you mean 'local'"):
+        await clusters.hook("lcoal").choose(_job())
+
+
+@pytest.mark.parametrize(
+    ("operators", "connections", "expected"),
+    [("mine", "theirs", "mine"), (None, "theirs", "theirs"), (None, None, "default")],
+)
+async def test_the_namespace_is_the_operators_or_the_connections_or_the_option(
+    clusters, operators, connections, expected
+):
+    clusters.connections["kube"] = connections
+
+    text = await clusters.hook("training-operator", operators).render(_job(), IDENTITY)
+
+    assert {document["metadata"]["namespace"] for document in yaml.safe_load_all(text)} == {expected}
+
+
+async def test_a_named_backends_job_is_shown_without_a_cluster_or_a_connection(clusters):
+    clusters.connections.clear()
+
+    text = await clusters.hook("training-operator").render(_job(), IDENTITY)
+
+    assert "PyTorchJob" in text
+    assert clusters.api.requests == []
+
+
+async def test_a_handle_alone_leads_to_the_job(clusters):
+    backend = await clusters.hook(LOCAL).backend_of(HANDLE)
+
+    assert backend.name == "native"
+    assert set(clusters.read) == {"kube/1"}
+
+
+@pytest.mark.parametrize("error", [AirflowNotFoundException("kube"), ConnectionUnreadable("kube", "503")])
+async def test_a_connection_that_cannot_be_read_is_an_outage_for_a_job_that_runs(clusters, monkeypatch, error):
+    """Airflow says "not found" where a secrets backend fails as well."""
+    monkeypatch.setattr(trainer, "_READ_FIRST", 0.01)
+    clusters.failures = [error] * 4
+    hook = clusters.hook(AUTO)
+    reading = asyncio.ensure_future(hook.backend_of(HANDLE))
+
+    assert (await reading).name == "native"
+    assert clusters.failures == []
+
+
+async def test_a_wait_is_as_patient_with_its_connection_as_with_its_job(clusters, monkeypatch):
+    monkeypatch.setattr(trainer, "_READ_FIRST", 0.01)
+    clusters.failures = [ConnectionUnreadable("kube", "503")] * 10_000
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=0.2)
+
+    with pytest.raises(JobTimeout, match="Connection 'kube' cannot be read at the moment"):
+        await clusters.hook(AUTO).wait(HANDLE, emit=print, reader=None, deadline=deadline)
+
+
+async def test_a_connection_that_stays_unreadable_fails_a_call_so_that_a_retry_can_help(clusters, monkeypatch):
+    monkeypatch.setattr(trainer, "_READ_FIRST", 0.01)
+    clusters.failures = [ConnectionUnreadable("kube", "503")] * 10_000
+
+    with pytest.raises(ConnectionUnreadable) as caught:
+        await clusters.hook(AUTO).backend_of(HANDLE, timeout=0.1)
+
+    assert caught.value.retryable
+
+
+async def test_a_job_has_one_backend_which_remembers_it(clusters):
+    hook = clusters.hook(LOCAL)
+
+    assert await hook.backend_of(HANDLE) is await hook.backend_of(HANDLE)
+    assert await hook.backend_of(LOCAL_HANDLE) is not await hook.backend_of(HANDLE)
+
+
+async def test_the_option_bounds_how_many_logs_are_followed(clusters, monkeypatch):
+    monkeypatch.setattr(LogStreams, "limit", 1)
+    monkeypatch.setenv("AIRFLOW__TRAINER__LOG_STREAMS", "7")
+
+    await clusters.hook(LOCAL).backend_of(HANDLE)
+
+    assert LogStreams.limit == 7
+
+
+@pytest.mark.parametrize(("wanted", "read"), [("all", [0, 1]), ("leader", [0]), ("none", [])])
+async def test_the_option_says_whose_lines_are_shown(clusters, monkeypatch, wanted, read):
+    monkeypatch.setenv("AIRFLOW__TRAINER__LOG_REPLICAS", wanted)
+    api, emitted = clusters.api, []
+    metadata = ours("j", **{labels.GROUPS: '{"worker": 2}'})
+    main = add_job(api, "jaxjob", "j", metadata=metadata, status=with_condition("Succeeded"))
+    for index in (0, 1):
+        end = {"exitCode": 0, "containerID": "c", "finishedAt": "2026-11-21T07:00:59Z"}
+        api.write_log(add_pod(api, "j", phase="Succeeded", index=index, state={"terminated": end}), "hello")
+    handle = JobObject(registry.KINDS["jaxjob"], main).handle("kube")
+
+    await clusters.hook(LOCAL).wait(handle, emit=emitted.append, reader="task", deadline=None)
+
+    assert sorted(line for line in emitted if line.endswith("hello")) == [f"[worker-{index}] hello" for index in read]
+    assert any("/log" in request.path for request in api.requests) == (wanted != "none")
+
+
+class _Backend:
+    def __init__(self, trouble=None):
+        self.trouble, self.cancelled, self.released = trouble, [], []
+
+    async def result(self, handle):
+        return b'{"metrics": {"loss": 0.5}}'
+
+    async def log_tail(self, handle, replica, lines):
+        if self.trouble:
+            raise self.trouble
+        return ["Traceback (most recent call last):", '  File "a", line 1, in a', "ValueError: no"]
+
+    async def find(self, identity):
+        return [HANDLE.model_copy(update={"owner": identity.try_number})]
+
+    async def is_released(self, handle):
+        return handle.uid in self.released
+
+    async def cancel(self, handle, reason):
+        self.cancelled.append((handle.owner, reason))
+
+
+def _with(backend):
+    hook = TrainerHook(LOCAL)
+
+    async def backend_of(handle, **_):
+        return backend
+
+    hook.backend_of = backend_of
+    return hook
+
+
+async def test_the_outcome_of_a_success_holds_all_that_xcom_gets():
+    outcome = await _with(_Backend()).outcome(HANDLE, SUCCEEDED)
+
+    assert outcome.failure is None
+    assert (outcome.summary["name"], outcome.summary["metrics"]) == ("j", {"loss": 0.5})
+
+
+async def test_the_outcome_of_a_failure_holds_the_diagnosis():
+    outcome = await _with(_Backend()).outcome(HANDLE, FAILED)
+
+    assert outcome.summary is None
+    assert outcome.failure.traceback[-1] == "ValueError: no"
+    assert (outcome.figures["restarts"], outcome.figures["run_seconds"]) == (0, None)
+
+
+async def test_a_failure_is_reported_though_its_lines_are_out_of_reach():
+    outcome = await _with(_Backend(ApiError("the node is gone"))).outcome(HANDLE, FAILED)
+
+    assert outcome.failure.replica == "worker-0"
+    assert outcome.failure.last_log_lines == ()
+
+
+async def test_a_tasks_jobs_are_ended_where_its_handle_says():
+    backend = _Backend()
+
+    await _with(backend).cancel_task(IDENTITY, "why", HANDLE)
+
+    assert backend.cancelled == [(2, "why")]
+
+
+async def test_a_tasks_job_is_ended_though_it_is_known_by_its_handle_alone():
+    """As by a component whose settings make another identity of the task."""
+    backend = _Backend()
+
+    await _with(backend).cancel_task(IDENTITY, "why", HANDLE.model_copy(update={"uid": "another"}))
+
+    assert backend.cancelled == [(2, "why"), (1, "why")]
+
+
+@pytest.mark.parametrize(("spare", "cancelled"), [(True, [(1, "why")]), (False, [(2, "why"), (1, "why")])])
+async def test_a_job_that_outlives_its_task_is_spared_where_that_is_asked(spare, cancelled):
+    backend = _Backend()
+    backend.released = [HANDLE.uid]
+    other = HANDLE.model_copy(update={"uid": "another"})
+
+    await _with(backend).cancel_task(IDENTITY, "why", other, spare_released=spare)
+
+    assert backend.cancelled == cancelled
+
+
+async def test_what_a_wait_finds_out_leaves_the_process_masked(monkeypatch):
+    async def follow(*_, **__):
+        return FAILED
+
+    monkeypatch.setattr(trainer, "follow", follow)
+    monkeypatch.setattr(trainer, "masked", lambda value: str(value).replace("ValueError: no", "***"))
+
+    outcome = await _with(_Backend()).wait(HANDLE, emit=print, reader=None, deadline=None)
+
+    assert "***" in outcome.failure.traceback
+    assert "ValueError" not in outcome.failure.message

@@ -1,0 +1,475 @@
+"""A job's status, from what its main object says and its pods. The pods are real ones, with their times changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, ReplicaRef
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.status.job_status import job_status
+
+_PODS = Path(__file__).parent / "pods"
+_BEGIN = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
+
+
+def at(seconds):
+    return _BEGIN + timedelta(seconds=seconds)
+
+
+def _text(seconds):
+    return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _replica_ref(pod, main):
+    group, _, index = pod["metadata"]["name"].rpartition("-")
+    return ReplicaRef(group, int(index))
+
+
+def _kind(controller):
+    return Kind(
+        key="test",
+        resource=JOBS,
+        frameworks=frozenset(),
+        read=lambda main, children: controller,
+        groups=lambda main: {},
+        replica_ref=_replica_ref,
+        pod_label="",
+        suspend=lambda wanted: {},
+    )
+
+
+def pod(fixture, replica, *, created=0, ran=None, attempt=None, asked=None, grace=30, **terminated):
+    """A real pod as a replica's.
+
+    :param ran: seconds of start and end of its container, where it has them.
+    :param asked: when its deletion was asked for.
+    """
+    manifest = json.loads((_PODS / f"{fixture}.json").read_text())
+    metadata = {"name": replica, "uid": f"{replica}-{created}", "creationTimestamp": _text(created)}
+    if attempt is not None:
+        metadata["labels"] = {"jobset.sigs.k8s.io/restart-attempt": str(attempt)}
+    if asked is not None:
+        metadata |= {"deletionTimestamp": _text(asked + grace), "deletionGracePeriodSeconds": grace}
+    state = manifest["status"].get("containerStatuses", [{}])[0].get("state", {})
+    if ran and "terminated" in state:
+        state["terminated"] |= {"startedAt": _text(ran[0]), "finishedAt": _text(ran[1]), **terminated}
+    elif ran:
+        state["running"]["startedAt"] = _text(ran[0])
+    return manifest | {"metadata": metadata}
+
+
+def status(*pods, controller=None, main=None, **seen):
+    metadata = {"name": "job", "creationTimestamp": _text(0), **(main or {})}
+    groups = seen.pop("groups", {"worker": 2})
+    return job_status(
+        _kind(controller or ControllerStatus()), {"metadata": metadata}, pods, groups=groups, ranked=True, **seen
+    )
+
+
+def running(replica, since=5, **fields):
+    return pod("running", replica, ran=(since, None), **fields)
+
+
+FAILED = ControllerStatus(JobPhase.FAILED, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+
+def test_without_pods_it_is_queued_and_its_replicas_are_there():
+    found = status()
+
+    assert (found.phase, found.reason, found.queued_at) == (JobPhase.QUEUED, None, at(0))
+    assert [(row.name, row.rank, row.reason) for row in found.replicas] == [
+        ("worker-0", 0, None),
+        ("worker-1", 1, None),
+    ]
+    assert found.waiting_since == at(0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "Warning", "reason": "FailedCreateService", "message": "must be no more than 63 characters"},
+        # events.k8s.io/v1
+        {"type": "Warning", "reason": "TrainJobResourcesCreationFailed", "note": "must be no more than 63 characters"},
+    ],
+)
+def test_what_only_an_event_says_is_the_reason(event):
+    older = {"type": "Warning", "reason": "Older"}
+    remarks = [{"type": "Normal", "reason": "Created"}, {"type": "Warning", "reason": "SettedPodTemplateRestartPolicy"}]
+
+    found = status(events=[older, event, *remarks])
+
+    assert (found.phase, found.reason) == (JobPhase.QUEUED, event["reason"])
+    assert found.message == "must be no more than 63 characters"
+
+
+def test_it_is_queued_while_a_pod_has_no_node_and_the_scheduler_says_why():
+    found = status(running("worker-0"), pod("unschedulable", "worker-1", created=3))
+
+    assert (found.phase, found.reason, found.waiting_since) == (JobPhase.QUEUED, "Unschedulable", at(3))
+    assert found.message.startswith("worker-1: 0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_it_starts_while_a_pod_has_a_node_and_does_not_run():
+    found = status(running("worker-0"), pod("missing-image", "worker-1", created=4))
+
+    assert (found.phase, found.reason, found.waiting_since) == (JobPhase.STARTING, "ErrImagePull", at(4))
+    assert found.message.startswith("worker-1: failed to pull")
+    assert found.started_at == at(5)
+
+
+def test_the_replica_that_something_hinders_is_named():
+    creating = pod("missing-key", "worker-0")
+    creating["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    others = [pod("missing-key", f"worker-{index}") for index in (1, 2, 3)]
+
+    found = status(creating, *others, groups={"worker": 4})
+
+    assert (found.reason, found.message) == (
+        "CreateContainerConfigError",
+        'worker-1: secret "nowhere" not found',
+    )
+
+
+def test_a_replica_that_has_no_pod_yet_waits_since_the_others_were_made():
+    found = status(running("worker-0", created=3), running("worker-1", created=7), groups={"worker": 3})
+
+    assert (found.phase, found.waiting_since) == (JobPhase.STARTING, at(7))
+
+
+def test_it_runs_once_all_replicas_run_or_have_ended():
+    found = status(running("worker-0", 9), pod("succeeded", "worker-1", ran=(6, 8)))
+
+    assert (found.phase, found.reason, found.started_at) == (JobPhase.RUNNING, None, at(6))
+    assert (found.finished_at, found.first_failed, found.waiting_since) == (None, None, None)
+
+
+def test_a_container_that_is_started_again_is_a_restart():
+    found = status(running("worker-0"), pod("crash-loop", "worker-1"))
+
+    assert (found.phase, found.reason) == (JobPhase.RESTARTING, "Error")
+    assert found.message == "worker-1 ended with exit code 1"
+    assert found.replicas[1].restarts == 3
+
+
+def test_a_container_that_ended_a_moment_ago_and_is_to_start_again_is_a_restart():
+    ended = pod("exit-3", "worker-1", ran=(5, 6))
+    ended["spec"]["restartPolicy"] = "OnFailure"
+    ended["status"]["phase"] = "Running"
+
+    assert status(running("worker-0"), ended).phase is JobPhase.RESTARTING
+
+
+def test_a_replica_whose_pod_failed_and_went_starts_again():
+    found = status(running("worker-0"), gone=[pod("exit-3", "worker-1", ran=(5, 6))])
+
+    assert (found.phase, found.reason) == (JobPhase.RESTARTING, "Error")
+
+
+def test_a_replica_that_succeeded_and_whose_pod_went_has_ended():
+    found = status(running("worker-0"), gone=[pod("succeeded", "worker-1", ran=(5, 6))])
+
+    assert found.phase is JobPhase.RUNNING
+
+
+def test_what_keeps_a_replica_from_starting_again_is_the_reason():
+    old = pod("evicted-api", "worker-1", ran=(5, 6))
+    found = status(running("worker-0"), pod("unschedulable", "worker-1", created=9), gone=[old])
+
+    assert (found.phase, found.reason) == (JobPhase.RESTARTING, "Unschedulable")
+
+
+def test_one_without_room_comes_before_one_without_its_image():
+    found = status(pod("missing-image", "worker-0"), pod("unschedulable", "worker-1"))
+
+    assert (found.phase, found.reason) == (JobPhase.QUEUED, "Unschedulable")
+
+
+def test_what_every_replica_passes_through_is_no_reason():
+    creating = pod("missing-key", "worker-0")
+    creating["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    unseen = pod("unschedulable", "worker-1")
+    unseen["status"]["conditions"] = []
+
+    assert status(creating, unseen).text() == "starting"
+    assert status(unseen).text() == "queued"
+
+
+def test_a_pod_that_is_made_again_is_a_restart_and_the_newest_counts():
+    old = pod("exit-3", "worker-1", ran=(5, 6))
+    creating = pod("missing-key", "worker-1", created=9)
+    creating["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+
+    found = status(creating, running("worker-0"), gone=[old])
+    assert (found.phase, found.message) == (JobPhase.RESTARTING, "worker-1 ended with exit code 3")
+
+    found = status(running("worker-1", 12, created=9), running("worker-0"), gone=[old])
+    assert (found.phase, found.replicas[1].restarts, found.replicas[1].started_at) == (JobPhase.RUNNING, 1, at(12))
+
+
+def test_a_jobset_counts_restarts_whose_pods_were_not_seen():
+    found = status(running("worker-0", attempt=2), running("worker-1", attempt=2))
+
+    assert [row.restarts for row in found.replicas] == [2, 2]
+
+
+def test_a_job_that_was_suspended_and_goes_on_starts_and_does_not_restart():
+    before = [pod("deleted", f"worker-{index}", ran=(2, 4), asked=3) for index in (0, 1)]
+
+    found = status(gone=before, controller=ControllerStatus(JobPhase.SUSPENDED))
+    assert (found.phase, found.waiting_since) == (JobPhase.SUSPENDED, None)
+
+    found = status(gone=before)
+    assert (found.text(), found.waiting_since) == ("queued", at(0))
+
+    after = [pod("missing-image", f"worker-{index}", created=60) for index in (0, 1)]
+    found = status(*after, gone=before)
+    assert (found.phase, found.waiting_since) == (JobPhase.STARTING, at(60))
+
+
+def _workload(**condition):
+    return {"kind": "Workload", "status": {"conditions": [condition]}}
+
+
+def test_a_job_that_kueue_suspends_waits_in_its_queue():
+    queued = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    why = "couldn't assign flavors to pod set worker: insufficient unused quota for cpu"
+    workload = _workload(type="QuotaReserved", status="False", message=why)
+
+    found = status(main=queued, controller=ControllerStatus(JobPhase.SUSPENDED), children=[workload])
+
+    assert (found.phase, found.waiting_since) == (JobPhase.QUEUED, None)
+    assert found.text() == f"queued (SuspendedByKueue: {why})"
+
+
+def test_a_job_whose_parts_kueue_suspends_waits_in_their_queue():
+    held = ControllerStatus(None, "Queued", "queue team has not admitted it")
+
+    found = status(controller=held)
+
+    assert found.text() == "queued (SuspendedByKueue: queue team has not admitted it)"
+    assert found.waiting_since is None
+
+
+@pytest.mark.parametrize(
+    ("main", "controller"),
+    [
+        ({"labels": {"kueue.x-k8s.io/queue-name": "team"}}, ControllerStatus(JobPhase.SUSPENDED)),
+        ({}, ControllerStatus(None, "Queued", "queue team has not admitted it")),
+    ],
+)
+def test_a_job_that_is_kept_from_its_queue_is_suspended(main, controller):
+    workload = _workload(type="QuotaReserved", status="False", message="The workload is deactivated")
+
+    found = status(main=main, controller=controller, children=[workload | {"spec": {"active": False}}])
+
+    assert found.text() == "suspended (WorkloadDeactivated: The workload is deactivated)"
+
+
+def test_a_cancelled_job_whose_parts_are_out_of_their_queue_has_ended():
+    held = ControllerStatus(None, "Queued", "queue team has not admitted it")
+
+    found = status(main={"annotations": {labels.CANCELLED: "the task was killed"}}, controller=held)
+
+    assert found.text() == "cancelled (Cancelled: the task was killed)"
+
+
+def test_a_workload_is_no_part_of_the_job():
+    seen = []
+
+    def read(main, children):
+        seen.extend(children)
+        return ControllerStatus()
+
+    job_status(
+        replace(_kind(ControllerStatus()), read=read),
+        {"metadata": {"creationTimestamp": _text(0)}},
+        [],
+        groups={},
+        ranked=False,
+        children=[{"kind": "Job"}, {"kind": "Workload"}],
+    )
+
+    assert seen == [{"kind": "Job"}]
+
+
+def test_the_time_in_a_queue_of_kueue_is_no_waiting():
+    queued = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    admitted = _workload(type="Admitted", status="True", lastTransitionTime=_text(500))
+
+    assert status(main=queued).waiting_since is None
+    assert status(main=queued, children=[admitted]).waiting_since == at(500)
+    assert status(pod("unschedulable", "worker-0", created=501), main=queued).waiting_since == at(501)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "culprit"),
+    [
+        # By time.
+        (("exit-3", (5, 20)), ("exit-3", (5, 19)), "worker-1"),
+        (("exit-3", (5, 18)), ("exit-3", (5, 19)), "worker-0"),
+        # In the same second: one that was killed for its memory, and one that only lost the other.
+        (("exit-3", (5, 19)), ("oom", (5, 19)), "worker-1"),
+        (("exit-3", (5, 19), "RuntimeError: Connection closed by peer [10.0.0.7]"), ("exit-3", (5, 19)), "worker-1"),
+        (("sigkill", (5, 19), "", 143), ("exit-3", (5, 19)), "worker-1"),
+    ],
+)
+def test_the_replica_that_failed_first(first, second, culprit):
+    def made(replica, fixture, ran, message="", code=None):
+        extra = {"message": message} | ({"exitCode": code} if code else {})
+        return pod(fixture, replica, ran=ran, **extra)
+
+    found = status(made("worker-0", *first), made("worker-1", *second), controller=FAILED)
+
+    assert (found.phase, found.first_failed) == (JobPhase.FAILED, culprit)
+    assert found.finished_at == at(max(first[1][1], second[1][1]))
+
+
+def test_the_reason_of_a_failed_job_is_its_first_failure():
+    found = status(
+        pod("deleted", "worker-0", ran=(5, 21), asked=20), pod("exit-3", "worker-1", ran=(5, 19)), controller=FAILED
+    )
+
+    assert found.text() == "failed (Error: ValueError: no)"
+    assert [row.reason for row in found.replicas] == ["Stopped", "Error"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "fixture", "reason"),
+    [
+        ('{"fail": ["3"]}', "exit-3", "PermanentExitCode"),
+        ('{"restart": ["4-255"]}', "exit-3", "PermanentExitCode"),
+        ('{"restart": ["3"]}', "exit-3", "Error"),
+        # SIGKILL and SIGTERM say nothing of the training.
+        ('{"restart": ["3"]}', "sigkill", "Error"),
+        # Any other reason says more than its exit code.
+        ('{"restart": ["3"]}', "oom", "OOMKilled"),
+        ('{"fail": ["x"]}', "exit-3", "Error"),
+    ],
+)
+def test_an_exit_code_that_is_declared_permanent_is_the_reason(codes, fixture, reason):
+    main = {"annotations": {labels.EXIT_CODES: codes}}
+
+    found = status(pod(fixture, "worker-0", ran=(5, 19)), running("worker-1"), controller=FAILED, main=main)
+
+    assert (found.first_failed, found.reason, found.replicas[0].reason) == ("worker-0", reason, reason)
+
+
+@pytest.mark.parametrize("end", [19, 20])
+def test_one_that_was_ended_after_the_first_failure_was_stopped(end):
+    sigterm = pod("sigkill", "worker-0", ran=(5, end), exitCode=143)
+
+    found = status(sigterm, pod("exit-3", "worker-1", ran=(5, 19)), controller=FAILED)
+
+    assert (found.replicas[0].reason, found.replicas[0].signal) == ("Stopped", "SIGTERM")
+
+
+def test_a_job_that_is_given_up_while_its_replica_waits_for_another_start_names_that_one():
+    found = status(gone=[running("worker-0"), pod("crash-loop", "worker-1")], controller=FAILED)
+
+    culprit = found.replicas[1]
+    assert (found.first_failed, culprit.exit_code, culprit.reason, culprit.restarts) == ("worker-1", 1, "Error", 3)
+    assert found.replicas[0].reason == "Stopped"
+
+
+def test_the_pod_that_was_deleted_before_the_others_is_named():
+    deleted = pod("deleted", "worker-1", ran=(5, 12), asked=10)
+    ended_with_it = pod("deleted", "worker-0", ran=(5, 14), asked=13)
+
+    found = status(ended_with_it, deleted, controller=FAILED)
+    assert (found.first_failed, found.reason) == ("worker-1", "Deleted")
+
+    together = pod("deleted", "worker-1", ran=(5, 14), asked=13)
+    found = status(ended_with_it, together, controller=FAILED)
+    assert (found.first_failed, found.reason) == (None, "BackoffLimitExceeded")
+
+
+def test_nothing_failed_where_the_time_was_up():
+    # Their deletion is asked for one by one, which may take more than the second.
+    stopped = [pod("deleted", f"worker-{index}", ran=(5, 64), asked=60 + index, exitCode=3) for index in (0, 1)]
+    deadline = ControllerStatus(JobPhase.FAILED, "DeadlineExceeded", "too long", finished_at=at(61))
+
+    found = status(*stopped, controller=deadline)
+
+    assert (found.reason, found.first_failed, found.finished_at) == ("DeadlineExceeded", None, at(61))
+    assert {row.reason for row in found.replicas} == {"Stopped"}
+
+
+def test_nothing_failed_where_the_time_of_the_pods_was_up():
+    late = [pod("deadline", f"worker-{index}", ran=(5, 60)) for index in (0, 1)]
+
+    found = status(*late, controller=FAILED)
+
+    assert (found.reason, found.first_failed) == ("DeadlineExceeded", None)
+    assert found.message == "Pod was active on the node longer than the specified deadline"
+    assert {row.reason for row in found.replicas} == {"Stopped"}
+
+
+def test_a_job_that_has_succeeded_takes_the_main_objects_word():
+    ended = ControllerStatus(JobPhase.SUCCEEDED, "JobSucceeded", finished_at=at(30))
+    left = pod("deleted", "worker-1", ran=(5, 33), asked=31)
+
+    found = status(pod("succeeded", "worker-0", ran=(5, 29)), left, controller=ended)
+
+    assert (found.phase, found.first_failed, found.finished_at) == (JobPhase.SUCCEEDED, None, at(30))
+    assert found.text() == "succeeded"
+    assert [row.reason for row in found.replicas] == ["Completed", "Stopped"]
+
+
+CANCELLED = {"annotations": {labels.CANCELLED: "the test wants it"}}
+
+
+@pytest.mark.parametrize("how", [{"deleted": True}, {"controller": ControllerStatus(JobPhase.SUSPENDED)}])
+def test_a_cancelled_job_has_ended_once_its_pods_have(how):
+    stopping = running("worker-0", asked=10)
+    found = status(stopping, main=CANCELLED, **how)
+    assert not found.phase.ended
+
+    stopped = [pod("deleted", f"worker-{index}", ran=(5, 12), asked=10, exitCode=3) for index in (0, 1)]
+    found = status(gone=stopped, main=CANCELLED, **how)
+    assert (found.phase, found.reason, found.message) == (JobPhase.CANCELLED, "Cancelled", "the test wants it")
+    assert (found.first_failed, found.finished_at) == (None, at(12))
+    assert [row.reason for row in found.replicas] == ["Stopped", "Stopped"]
+
+
+def test_the_wish_to_end_a_job_that_has_ended_changes_nothing():
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=at(30))
+
+    assert status(main=CANCELLED, controller=ended, deleted=True).phase is JobPhase.SUCCEEDED
+    assert not status(running("worker-0"), running("worker-1"), main=CANCELLED).phase.ended
+
+
+def test_a_cancelled_job_whose_pods_never_ran_is_not_waited_for():
+    waiting = [pod("missing-image", f"worker-{index}", asked=10) for index in (0, 1)]
+
+    found = status(gone=waiting, main=CANCELLED, deleted=True)
+
+    assert found.phase is JobPhase.CANCELLED
+
+
+def test_what_is_no_replica_is_left_out():
+    found = status(running("worker-0"), running("worker-1"), running("extra-0"))
+
+    assert [row.name for row in found.replicas] == ["worker-0", "worker-1"]
+
+
+def test_the_time_to_read_a_job_grows_no_faster_than_its_pods():
+    def seconds(count):
+        pods = [running(f"worker-{index}") for index in range(count)]
+        gone = [pod("exit-3", f"worker-{index}", created=-60, ran=(-50, -40)) for index in range(count)]
+        best = []
+        for _ in range(5):
+            begin = time.process_time()
+            status(*pods, gone=gone, groups={"worker": count}, controller=FAILED)
+            best.append(time.process_time() - begin)
+        return min(best)
+
+    # Ten times the pods; a quadratic step would need a hundred times as long.
+    assert seconds(1000) < 30 * seconds(100)

@@ -1,0 +1,187 @@
+"""Replicas read from pods as a real cluster had them: pods/*.json, without the fields that are not read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_trainer_provider.kinds.status.pod_status import read_pod, replica_status
+
+_PODS = Path(__file__).parent / "pods"
+
+
+def pod(name, **status):
+    manifest = json.loads((_PODS / f"{name}.json").read_text())
+    manifest["status"] |= status
+    return manifest
+
+
+def _terminated(name, **changes):
+    manifest = pod(name)
+    manifest["status"]["containerStatuses"][0]["state"]["terminated"] |= changes
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "code", "signal", "reason", "said"),
+    [
+        ("running", "running", None, None, None, None),
+        ("restarted", "running", None, None, None, None),
+        ("succeeded", "ended", 0, None, "Completed", None),
+        ("exit-3", "ended", 3, None, "Error", "Traceback\nValueError: no"),
+        ("sigkill", "ended", None, "SIGKILL", "Error", None),
+        ("oom", "ended", None, "SIGKILL", "OOMKilled", None),
+        ("no-command", "ended", 128, None, "StartError", "/no/such/program"),
+        ("crash-loop", "waiting", 1, None, "CrashLoopBackOff", "restarting failed container"),
+        ("invalid-image", "waiting", None, None, "InvalidImageName", "Not A Name"),
+        ("missing-image", "waiting", None, None, "ErrImagePull", "registry.invalid/train:1"),
+        ("never-pull", "waiting", None, None, "ErrImageNeverPull", "registry.invalid/train:2"),
+        ("missing-key", "waiting", None, None, "CreateContainerConfigError", 'secret "nowhere" not found'),
+        ("unschedulable", "waiting", None, None, "Unschedulable", "Insufficient cpu"),
+        ("gated", "waiting", None, None, "SchedulingGated", "scheduling gates"),
+        ("init-failed", "ended", 2, None, "Init:Error", "init container prepare ended with exit code 2: no data"),
+        ("init-image", "waiting", None, None, "Init:ImagePullBackOff", "init container prepare: Back-off"),
+        ("deadline", "ended", None, "SIGKILL", "DeadlineExceeded", "longer than the specified deadline"),
+        ("evicted-api", "ended", None, "SIGKILL", "EvictionByEvictionAPI", "Eviction API"),
+        ("deleted", "ended", None, "SIGKILL", "Stopped", None),
+        ("out-of-cpu", "ended", None, None, "OutOfcpu", "requested: 1000000"),
+        ("node-affinity", "ended", None, None, "NodeAffinity", "affinity/selector"),
+    ],
+)
+def test_what_a_pod_says(name, stage, code, signal, reason, said):
+    state = read_pod(pod(name), "worker", 2, 3)
+    status = state.status
+
+    assert (status.name, status.rank, state.stage) == ("worker-2", 3, stage)
+    assert (status.exit_code, status.signal, status.reason) == (code, signal, reason)
+    assert (status.message is None) if said is None else (said in status.message)
+    assert (status.finished_at is not None) == (stage == "ended")
+    assert state.scheduled == (name not in ("unschedulable", "gated"))
+
+
+def test_replica_status_is_the_same_without_the_pods_own_affairs():
+    assert replica_status(pod("oom"), "worker", 0, 0) == read_pod(pod("oom"), "worker", 0, 0).status
+
+
+def test_a_container_that_was_started_again_shows_how_it_ended_before():
+    state = read_pod(pod("restarted"), "worker", 0, 0)
+
+    assert state.status.restarts == 1
+    assert (state.last_end.exit_code, state.last_end.reason, state.last_end.failed) == (4, "Error", True)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "signal"), [(1, 1, None), (128, 128, None), (143, None, "SIGTERM"), (255, 255, None)]
+)
+def test_codes_above_128_are_signals_where_there_is_such_a_signal(code, exit_code, signal):
+    status = replica_status(_terminated("exit-3", exitCode=code), "worker", 0, 0)
+
+    assert (status.exit_code, status.signal) == (exit_code, signal)
+
+
+@pytest.mark.parametrize("code", [137, 1])
+def test_the_exit_code_of_a_container_that_its_node_lost_is_not_reported(code):
+    never = {"startedAt": None, "finishedAt": None, "exitCode": code}
+    unknown = _terminated("sigkill", reason="ContainerStatusUnknown", message="could not be located", **never)
+    status = replica_status(unknown, "worker", 0, 0)
+
+    assert (status.exit_code, status.signal, status.reason) == (None, None, "ContainerStatusUnknown")
+    assert status.failed
+
+
+@pytest.mark.parametrize(
+    ("finished", "reason"), [("06:58:40", "Error"), ("06:58:41", "Stopped"), ("06:58:45", "Stopped")]
+)
+def test_a_pod_that_failed_before_it_was_deleted_was_not_stopped(finished, reason):
+    manifest = _terminated("deleted", finishedAt=f"2026-11-21T{finished}Z")
+    manifest["metadata"] |= {"deletionTimestamp": "2026-11-21T06:59:11Z", "deletionGracePeriodSeconds": 30}
+
+    assert replica_status(manifest, "worker", 0, 0).reason == reason
+
+
+def test_in_the_second_of_the_deletion_an_exit_code_is_the_replicas_own():
+    manifest = _terminated("deleted", finishedAt="2026-11-21T06:58:41Z", exitCode=1)
+    manifest["metadata"] |= {"deletionTimestamp": "2026-11-21T06:59:11Z", "deletionGracePeriodSeconds": 30}
+
+    assert replica_status(manifest, "worker", 0, 0).reason == "Error"
+
+
+def test_a_failure_before_the_eviction_stays_one():
+    early = _terminated("evicted-api", finishedAt="2026-11-21T06:58:40Z", exitCode=1)
+
+    assert replica_status(early, "worker", 0, 0).reason == "Error"
+
+
+def test_a_pod_that_its_node_evicts_says_why():
+    # As the kubelet's eviction manager leaves it: pkg/kubelet/eviction.
+    why = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+
+    status = replica_status(pod("running", **why, containerStatuses=[]), "worker", 0, 0)
+
+    assert (status.reason, status.message, status.failed) == (why["reason"], why["message"], True)
+
+
+@pytest.mark.parametrize("reason", ["PreemptionByScheduler", "DeletionByTaintManager", "DeletionByPodGC"])
+def test_a_pod_that_goes_with_its_node_was_not_stopped(reason):
+    manifest = pod("running")
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "so it is"}
+    manifest["status"]["conditions"].append(taken | {"lastTransitionTime": "2026-11-21T07:00:00Z"})
+
+    assert read_pod(manifest, "worker", 0, 0).stage == "running"
+    state = read_pod(manifest, "worker", 0, 0, gone=True)
+
+    assert (state.stage, state.status.reason, state.status.failed) == ("ended", reason, True)
+
+
+def test_a_pod_that_went_before_its_end_was_reported_was_stopped():
+    state = read_pod(pod("running"), "worker", 0, 0, gone=True)
+
+    assert (state.stage, state.status.reason, state.status.failed) == ("ended", "Stopped", False)
+
+
+@pytest.mark.parametrize(("fixture", "on_failure"), [("exit-3", "waiting"), ("succeeded", "ended")])
+def test_the_kubelet_starts_it_again_only_where_the_policy_says_so(fixture, on_failure):
+    manifest = _terminated(fixture)
+    manifest["status"]["phase"] = "Running"
+
+    stages = {}
+    for policy in ("Never", "OnFailure", "Always"):
+        manifest["spec"]["restartPolicy"] = policy
+        stages[policy] = read_pod(manifest, "worker", 0, 0).stage
+
+    assert stages == {"Never": "ended", "OnFailure": on_failure, "Always": "waiting"}
+
+
+def test_an_init_container_that_waits_for_its_restart_says_how_it_ended():
+    manifest = pod("init-failed")
+    manifest["status"]["phase"] = "Pending"
+    (init,) = manifest["status"]["initContainerStatuses"]
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
+    init |= {"state": waiting, "lastState": init["state"]}
+
+    status = replica_status(manifest, "worker", 0, 0)
+
+    assert (status.reason, status.finished_at) == ("Init:CrashLoopBackOff", None)
+    assert status.message == "init container prepare ended with exit code 2: no data"
+
+
+def test_an_init_container_that_stays_is_not_waited_for():
+    manifest = pod("init-image")
+    manifest["status"]["initContainerStatuses"][0] |= {
+        "state": {"running": {"startedAt": "2026-11-21T06:57:46Z"}},
+        "started": True,
+    }
+    assert replica_status(manifest, "worker", 0, 0).message == "init container prepare runs"
+
+    manifest["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    assert replica_status(manifest, "worker", 0, 0).message is None
+
+
+def test_a_pod_without_a_status_says_nothing():
+    fresh = {"metadata": pod("running")["metadata"], "spec": {"containers": [{"name": "train"}]}}
+
+    state = read_pod(fresh, "worker", 0, 0)
+
+    assert (state.stage, state.status.reason, state.scheduled) == ("waiting", None, False)

@@ -1,0 +1,56 @@
+"""The diffs that CONTRIBUTING shows as recipes are those of the files."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.unit.named_tests import ROOT
+
+_PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+_DIFFS = re.findall(r"^```diff\n(.*?)^```$", _PAGE, re.DOTALL | re.MULTILINE)
+
+
+def _files():
+    """Path and shown lines of each file of each diff."""
+    for diff in _DIFFS:
+        for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
+            path, _, lines = part.partition("\n")
+            yield pytest.param(path, lines.splitlines(), id=path)
+
+
+_of_each_file = pytest.mark.parametrize(("path", "lines"), [*_files()])
+
+
+def _hunks(lines):
+    """Lines that follow each other in the file."""
+    hunks = [[]]
+    for line in lines:
+        if line.startswith("+"):
+            hunks[-1].append(line[1:])
+        else:
+            hunks.append([])
+    return ["\n".join(hunk) for hunk in hunks if hunk]
+
+
+def test_there_are_recipes_for_a_framework_and_for_a_field():
+    assert len(_DIFFS) == 2
+
+
+@_of_each_file
+def test_the_lines_of_a_recipe_are_those_of_the_file(path, lines):
+    text = (ROOT / path).read_text()
+    hunks = _hunks(lines)
+
+    assert hunks
+    for hunk in hunks:
+        assert f"\n{hunk}\n" in text
+
+
+@_of_each_file
+def test_a_recipe_names_the_place_in_a_module(path, lines):
+    places = [line.removeprefix("@@ ") for line in lines if line.startswith("@@ ")]
+
+    if path.endswith(".py"):
+        assert [place for place in places if place not in (ROOT / path).read_text()] == []
