@@ -22,8 +22,10 @@ LOWEST := constraints/lowest.txt
 LOWEST_DATE := 2025-10-15
 # Collecting a tier's tests takes that tier's packages.
 BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
-LIGHT := $(BY_THEMSELVES) -m "not heavy"
-LIGHT_NOT_LOCAL := $(BY_THEMSELVES) -m "not heavy and (airflow or not local)"
+# Most of the time these tests wait for processes: three of the four have an Airflow (tests/conftest.py). ARGS=-n0 runs
+# them one by one, for a debugger.
+FOUR_AT_ONCE := --numprocesses=4 --dist=loadscope
+LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy"
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -48,26 +50,33 @@ down: venv ## End what `make up` started, and every process that came of it.
 test: venv ## Run every test that needs no cluster, browser or heavy framework.
 	$(PY) -m pytest $(LIGHT) $(ARGS)
 
-test-heavy: ## Run the tests that need torch, tensorflow, jax and paddle, in .venv-heavy (6 GB).
-	@tools/environment.sh .venv-heavy $(NEWEST) xgboost,mpi,torch,tensorflow,jax,paddle dev
+test-heavy: ## Run the tests that need torch, transformers, tensorflow, jax and paddle, in .venv-heavy (6 GB).
+	@tools/environment.sh .venv-heavy $(NEWEST) xgboost,mpi,torch,tensorflow,jax,paddle dev heavy
 	$(PY_HEAVY) -m pytest $(BY_THEMSELVES) -m heavy $(ARGS)
 
-test-airflow-lowest: ## Run the tests of what touches Airflow on the lowest supported Airflow, in .venv-lowest.
+test-airflow-lowest: ## Run what `make test` runs on the lowest supported Airflow, in .venv-lowest.
 	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
-	$(PY_LOWEST) -m pytest $(LIGHT_NOT_LOCAL) $(ARGS)
+	$(PY_LOWEST) -m pytest $(LIGHT) $(ARGS)
 
 test-python: ## Run what `make test` runs on another Python, in an environment of its own: PYTHON=python3.13.
 	@tools/environment.sh $(VENV_PYTHON) $(NEWEST) xgboost,mpi dev
 	$(VENV_PYTHON)/bin/python -m pytest $(LIGHT) $(ARGS)
 
+mutants: venv ## Break the package in each way that tools/mutants/lists names: a test has to notice (ARGS="-k cluster/end").
+	$(PY) -m tools.mutants $(ARGS)
+
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
 	@tools/newcomer.sh
 
-test-browser: ## Look at a demo run in the real UI, in chromium.
+test-browser: ## Look at a demo run and the Training views in the real UI, in chromium.
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser
 	$(PY) -m pytest tests/browser $(ARGS)
 
-screenshots: ## Take the pictures for the docs anew, in chromium.
+test-browser-lowest: ## Look at the Training tab of real jobs in the UI of the lowest supported Airflow.
+	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev browser
+	$(PY_LOWEST) -m pytest tests/browser/training_tab $(ARGS)
+
+screenshots: ## Take the pictures for the docs again, in chromium.
 	@UPDATE_SCREENSHOTS=1 $(MAKE) test-browser
 
 cluster-up: cluster-venv ## Start a Kubernetes cluster on this machine (root; PROFILE names its contents).
@@ -79,15 +88,22 @@ cluster-down: cluster-venv ## End that cluster.
 test-cluster: cluster-venv ## Run the tests that need a cluster.
 	$(PY) -m tests.cluster test
 
+test-chaos: cluster-venv ## Run the chaos tests with 20 jobs, on the newest and the lowest Airflow (make cluster-up first; 40 minutes).
+	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
+	TRAINER_TEST_SCALE=full $(PY) -m pytest tests/cluster/airflow/test_chaos.py $(ARGS)
+	TRAINER_TEST_SCALE=full $(PY_LOWEST) -m pytest tests/cluster/airflow/test_chaos.py $(ARGS)
+
 verdicts: cluster-venv ## Write docs/reference/verdicts.md from how jobs fail on a cluster (20 minutes).
 	$(PY) -m tests.cluster.verdicts $(ARGS)
 
 cluster-venv:
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev cluster
 
-lint: venv ## Check style, docstrings and imports.
+lint: venv ## Check style, docstrings, imports and words, and that no function of the package is too complex.
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m tools.words
+	$(PY) -m tools.complexity airflow_trainer_provider
 
 format: venv ## Rewrite what ruff can.
 	$(PY) -m ruff check --fix .
@@ -104,18 +120,25 @@ docs: ## Build the documentation into docs/_build/html; a warning is an error.
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
 bench: ## Measure the provider beside what people would use without it, and write docs/explanation/performance (35 minutes).
-	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev cluster bench
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser cluster bench
 	$(PY) -m benchmarks $(ARGS)
 
-constraints: venv ## Resolve constraints/ anew: the newest of everything, and the lowest Airflow.
+constraints: venv ## Resolve constraints/ again: the newest of everything, and the lowest Airflow.
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --all-extras \
-	    --group dev --group docs --group browser --group cluster --group bench pyproject.toml --output-file $(NEWEST)
+	    --group dev --group docs --group browser --group cluster --group heavy --group bench pyproject.toml --output-file $(NEWEST)
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
-	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev \
+	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev --group browser \
 	    --exclude-newer $(LOWEST_DATE) --exclude-newer-package apache-airflow-providers-common-compat=2026-11-01 \
+	    --exclude-newer-package kubeflow-trainer-api=2026-11-01 \
 	    pyproject.toml constraints/lowest.in --output-file $(LOWEST)
+
+gate: ## Run what decides whether a change lands (.ci/run; at most 25 minutes).
+	@bash .ci/run
+
+check-all: ## Run every stage there is (.ci/all; 70 minutes), or some: ARGS="lint browser", ARGS=--list.
+	@bash .ci/all $(ARGS)
 
 clean: ## Remove what these commands made, environments included (make down first).
 	@! test -e .airflow/up/instance.json || { echo "Airflow is up: make down first." >&2; exit 1; }
-	rm -rf .venv .venv-* .bootstrap .airflow .mypy_cache .pytest_cache .ruff_cache docs/_build
+	rm -rf .venv .venv-* .bootstrap .airflow .hypothesis .mypy_cache .pytest_cache .ruff_cache docs/_build
