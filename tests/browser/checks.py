@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 import tarfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,14 @@ def serious_faults(page: Page | Frame, axe: str, rules: Sequence[str] | None = N
     return [each for each in found if each["impact"] in ("serious", "critical")]
 
 
-def overflows(page: Page | Frame) -> list[str]:
-    """What is wider than the page, and would have people scroll sideways."""
-    found: list[str] = page.evaluate(_OVERFLOWS)
-    return found
+def overflows(page: Page | Frame, seconds: float = 10) -> list[str]:
+    """What stays wider than the page, and would have people scroll sideways.
+
+    :param seconds: in which the page follows a change of its width.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        found: list[str] = page.evaluate(_OVERFLOWS)
+        if not found or time.monotonic() > end:
+            return found
+        page.wait_for_timeout(50)

@@ -20,6 +20,11 @@ from tools.airflow_runner.demo import DAG_ID
 
 PICTURES = CHECKOUT / "docs" / "_static" / "screenshots"
 
+#: Milliseconds for whatever a page has to do, on a busy machine.
+PATIENCE = 60_000
+#: Seconds for a test with its fixtures, where it is not marked with another limit: the first one waits for an Airflow.
+LIMIT = 600
+
 CHROMIUM = [
     "--no-sandbox",
     "--disable-gpu",
@@ -29,6 +34,13 @@ CHROMIUM = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test here its limit: the hook has those of all folders."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,8 @@ def _page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce")
-        page.set_default_timeout(20_000)
-        expect.set_options(timeout=20_000)
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
         yield page
         browser.close()
 

@@ -79,7 +79,7 @@ def test_the_training_tab_draws_what_xgboost_has_printed(run, page, picture):
 def scroll_to(page, viewer, text):
     """Scroll a viewer of long values, which writes only the lines that are in sight."""
     viewer.hover()
-    for _ in range(50):
+    for _ in range(200):
         if text in viewer.inner_text().replace("\xa0", " "):
             return
         page.mouse.wheel(0, 60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 
@@ -20,7 +19,7 @@ def main() -> int:
     started = time.monotonic()
     try:
         code = _run(options, rest)
-    except (CommandFailed, NodeError, OSError, subprocess.TimeoutExpired) as error:
+    except (CommandFailed, NodeError, OSError) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 1
     if options.command in ("build", "up"):

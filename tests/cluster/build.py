@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from tests.cluster import coscheduler
+from tests.cluster.locks import BUILD, locked
 from tests.cluster.paths import HERE, cache_root
 from tests.cluster.pins import Module, Pins, digest
-from tests.cluster.shell import run, run_logged
+from tests.cluster.shell import run, run_logged, with_tries
 
 PAUSE = "pause"
 
@@ -63,7 +61,7 @@ class Binaries:
         :return: seconds for each module that had to be built.
         """
         seconds = {}
-        with _lock(cache_root() / "build.lock"):
+        with locked(cache_root() / "build.lock", BUILD):
             self._build_pause()
             for module in self.pins.modules.values():
                 started = time.monotonic()
@@ -82,7 +80,8 @@ class Binaries:
         # Asked in an empty folder: a go.mod of the checkout must not have a say.
         empty = cache_root() / "empty"
         empty.mkdir(parents=True, exist_ok=True)
-        text = run(go_program(), "mod", "download", "-json", f"{pin.path}@{pin.version}", env=go_env(), cwd=empty)
+        argv = (go_program(), "mod", "download", "-json", f"{pin.path}@{pin.version}")
+        text = with_tries(lambda: run(*argv, env=go_env(), cwd=empty))
         found = re.search(r'"Dir": "([^"]+)"', text)
         if not found:
             raise RuntimeError(f"go mod download names no folder for {pin.path}@{pin.version}: {text}")
@@ -188,13 +187,6 @@ def _compile(package: str, target: Path, work: Path, flags: str) -> None:
     # Under another name until it is whole: a build that is killed leaves nothing that looks finished.
     partial = target.with_name(target.name + ".partial")
     argv: list[str | Path] = ["nice", "-n", "10", go_program(), "build", "-ldflags", flags, "-o", partial, package]
-    run_logged(argv, target.with_name(target.name + ".log"), env=go_env(), cwd=work)
+    # It downloads what it needs; what has been downloaded and compiled is kept from try to try.
+    with_tries(lambda: run_logged(argv, target.with_name(target.name + ".log"), env=go_env(), cwd=work))
     partial.rename(target)
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

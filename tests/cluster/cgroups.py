@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,10 @@ from pathlib import Path
 #: Name of the group, as the kubelet's ``cgroupRoot``.
 NAME = "trainer-test-cluster"
 _MOUNT = Path("/sys/fs/cgroup")
+#: Four times the kernel's default, by file: all pods together would else get no more than one process of the tests.
+_WEIGHTS = {"cpu.shares": "4096", "cpu.weight": "400"}
+#: Seconds in which the kernel has let go of a group whose last process has just ended.
+_FREED_WITHIN = 30
 
 
 def version() -> int:
@@ -23,6 +29,9 @@ def create() -> None:
         if version() == 2:
             _delegate(hierarchy)
         (hierarchy / NAME).mkdir(exist_ok=True)
+        for setting, weight in _WEIGHTS.items():
+            if (hierarchy / NAME / setting).exists():
+                (hierarchy / NAME / setting).write_text(weight)
         if hierarchy.name == "cpuset":
             # A new cpuset starts empty, and nothing can be put into it or below it until it has these.
             for setting in ("cpuset.cpus", "cpuset.mems"):
@@ -33,11 +42,22 @@ def create() -> None:
 
 def remove() -> None:
     """Remove the group with all below it; no process may be left in it."""
+    deadline = time.monotonic() + _FREED_WITHIN
     for hierarchy in _hierarchies():
-        top = hierarchy / NAME
-        for folder, _, _ in os.walk(top, topdown=False):
-            with suppress(FileNotFoundError):
-                Path(folder).rmdir()
+        for folder, _, _ in os.walk(hierarchy / NAME, topdown=False):
+            _remove(Path(folder), deadline)
+
+
+def _remove(group: Path, deadline: float) -> None:
+    while True:
+        try:
+            return group.rmdir()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def _hierarchies() -> Iterator[Path]:

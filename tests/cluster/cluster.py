@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import ssl
 import time
@@ -10,7 +9,6 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -22,6 +20,7 @@ from tests.cluster.containerd import Store
 from tests.cluster.debian import Packages
 from tests.cluster.images import Images
 from tests.cluster.kubectl import Kubectl
+from tests.cluster.locks import BUILD, locked
 from tests.cluster.network import API_PORT, NODE_NAME
 from tests.cluster.node import Node, wait_for
 from tests.cluster.paths import HERE, STATE
@@ -145,7 +144,7 @@ class Cluster:
         for image in self.images.for_tests():
             store.tag(image.name, image.alias)
         aliases = {image.alias for image in self.images.for_tests()}
-        store.keep_only({image.name for image in self.images.all()} | aliases)
+        store.keep_only(self.images.cached() | aliases)
 
     def _restart_containerd(self, store: Store) -> None:
         self.node.stop("containerd")
@@ -153,18 +152,18 @@ class Cluster:
         self._wait_for_containerd(store)
 
     def _wait_for_containerd(self, store: Store) -> None:
-        wait_for(store.answers, "containerd", seconds=30, log=self.node.log("containerd"))
+        wait_for(store.answers, "containerd", seconds=90, log=self.node.log("containerd"))
 
     def wait_for_api(self) -> None:
         log = self.node.log("kube-apiserver")
-        wait_for(api_ready, "the API server", seconds=90, log=log)
+        wait_for(api_ready, "the API server", seconds=270, log=log)
 
     def _wait_for_node(self) -> None:
         self.kubectl.apply([_cluster_role_binding("kube-proxy", "system:node-proxier", "system:kube-proxy")])
         for name in components.REST:
             self.start_component(name)
         ready = ("wait", "--for=condition=Ready", f"node/{NODE_NAME}", "--timeout=5s")
-        wait_for(lambda: self.kubectl.ok(*ready), "the node", seconds=60, log=self.node.log("kubelet"))
+        wait_for(lambda: self.kubectl.ok(*ready), "the node", seconds=180, log=self.node.log("kubelet"))
 
     def _render(self, profile: Profile) -> list[dict[str, Any]]:
         names = {"tiny": self.images.tiny.name, "kubectl_delivery": self.images.kubectl_delivery.name}
@@ -184,12 +183,12 @@ class Cluster:
         return [yaml.safe_load(crd.read_text()), *read("coscheduler.yaml")]
 
     def _install(self, profile: Profile, documents: list[dict[str, Any]]) -> None:
-        self.kubectl.apply_until_accepted(documents, seconds=30)
+        self.kubectl.apply_until_accepted(documents, seconds=180)
         if profile.gangs:
             self.start_component(components.COSCHEDULER)
         self._wait_for_controllers(profile)
 
-    def _wait_for_controllers(self, profile: Profile, seconds: int = 120) -> None:
+    def _wait_for_controllers(self, profile: Profile, seconds: int = 360) -> None:
         wait_for(lambda: self._controllers_ready(profile), "the controllers", seconds=seconds, pause=0.5)
 
     def _controllers_ready(self, profile: Profile) -> bool:
@@ -202,7 +201,7 @@ class Cluster:
             for controller in profile.controllers
         )  # fmt: skip
 
-    def _probe(self, profile: Profile, seconds: int = 90) -> None:
+    def _probe(self, profile: Profile, seconds: int = 270) -> None:
         for file in profile.objects:
             self.kubectl.apply_until_accepted(read(file), seconds=seconds)
         for file in profile.probes:
@@ -275,10 +274,8 @@ def _cluster_role_binding(name: str, role: str, user: str) -> dict[str, Any]:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """One ``up`` or ``down`` at a time on this machine; a lock dies with its holder."""
-    _LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with Path(_LOCK).open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    """One ``build``, ``up`` or ``down`` at a time on this machine."""
+    with locked(_LOCK, BUILD):
         yield
 
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.cluster.access import Access, Unavailable, connect
-from tests.cluster.dump import dump
+from tests.cluster.dump import dump, prune
 from tests.cluster.faults import Faults
 from tests.cluster.paths import cache_root
 from tests.cluster.profiles import DEFAULT, PROFILES
@@ -21,6 +21,9 @@ from tests.cluster.runner import NO_CLUSTER, PROFILE_VARIABLE, TIMES_VARIABLE
 
 #: Where failed tests are dumped.
 DUMP_VARIABLE = "TRAINER_TEST_DUMP"
+#: Seconds for a test with its fixtures, where it is not marked with another limit: on a busy machine some take minutes,
+#: and what is cut off leaves faults to the next test.
+_LIMIT = 900
 #: What a test may be marked with.
 _KNOWN = (*PROFILES, NO_CLUSTER)
 _FAILED = pytest.StashKey[bool]()
@@ -34,6 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.cluster)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_LIMIT))
         if "faults" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.exclusive)
     profiles = {item: _profile(item) for item in ours}
@@ -100,11 +105,20 @@ def namespace(cluster: Access, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"trainer-test-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     yield name
-    if request.node.stash.get(_FAILED, False):
-        folder = Path(os.environ.get(DUMP_VARIABLE) or cache_root() / "dumps") / f"{request.node.name}-{name}"
-        dump(cluster, name, folder)
-        print(f"dumped to {folder}")
-    cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    try:
+        if request.node.stash.get(_FAILED, False):
+            _dump(cluster, name, f"{request.node.name}-{name}")
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+
+
+def _dump(cluster: Access, namespace: str, name: str) -> None:
+    chosen, own = os.environ.get(DUMP_VARIABLE), cache_root() / "dumps"
+    folder = Path(chosen or own) / name
+    dump(cluster, namespace, folder)
+    print(f"dumped to {folder}")
+    if not chosen:
+        prune(own)
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ class Store:
     def answers(self) -> bool:
         """Whether containerd is there."""
         try:
-            self._ctr("version")
+            self._ctr("version", timeout=10)
         except CommandFailed:
             return False
         return True
@@ -91,5 +91,5 @@ class Store:
             self._ctr("containers", "rm", *stale)
             restart()
 
-    def _ctr(self, *argv: str | Path) -> str:
-        return run(self._program, "--address", SOCKET, "--namespace", "k8s.io", *argv, timeout=300)
+    def _ctr(self, *argv: str | Path, timeout: float = 900) -> str:
+        return run(self._program, "--address", SOCKET, "--namespace", "k8s.io", *argv, timeout=timeout)

@@ -106,7 +106,7 @@ def served(cluster: Access, namespace: str, shared: Path) -> Iterator[Data]:
     served = {"name": "served", "hostPath": {"path": str(shared / "served")}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "data"}}
     kubectl.apply([{**pod, "spec": {"containers": [program], "volumes": [served]}}], where)
-    kubectl("wait", "pod/data", "--for=condition=Ready", "--timeout=50s", where)
+    kubectl("wait", "pod/data", "--for=condition=Ready", "--timeout=170s", where)
     found = kubectl.get("pod", "data", namespace)
     assert found
     try:

@@ -11,6 +11,9 @@ from tests.cluster.paths import cache_root
 from tests.cluster.pins import Pins, digest
 from tests.cluster.shell import CommandFailed, run
 
+#: Of each download.
+_TRIES = ("-o", "Acquire::Retries=3")
+
 
 class Packages:
     """The node's parts that come from Debian.
@@ -47,22 +50,29 @@ class Packages:
             self._ensure(missing)
         except CommandFailed:
             # An old (or no) list of packages is the usual cause.
-            run("apt-get", "update")
+            run("apt-get", *_TRIES, "update")
             self._ensure(missing)
 
     def _ensure(self, missing: list[str]) -> None:
         install = [name for name in missing if name in self.pins.installed]
-        unpack = [name for name in missing if name in self.pins.unpacked]
         if install:
             env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            run("apt-get", "install", "-y", "--no-install-recommends", *install, env=env)
-        if unpack:
-            self.root.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self.root.parent) as folder:
-                # The sandbox user that apt downloads as cannot write here.
-                run("apt-get", "-o", "APT::Sandbox::User=root", "download", *unpack, cwd=Path(folder))
-                for archive in sorted(Path(folder).glob("*.deb")):
-                    run("dpkg-deb", "--extract", archive, self.root)
+            run("apt-get", *_TRIES, "install", "-y", "--no-install-recommends", *install, env=env)
+        if any(name in self.pins.unpacked for name in missing):
+            self._unpack()
+
+    def _unpack(self) -> None:
+        """Unpack all packages beside their folder, which is there once it is whole."""
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.root.parent) as folder:
+            # The sandbox user that apt downloads as cannot write here.
+            sandbox = ("-o", "APT::Sandbox::User=root")
+            run("apt-get", *_TRIES, *sandbox, "download", *self.pins.unpacked, cwd=Path(folder))
+            whole = Path(folder) / "root"
+            for archive in sorted(Path(folder).glob("*.deb")):
+                run("dpkg-deb", "--extract", archive, whole)
+            shutil.rmtree(self.root, ignore_errors=True)
+            whole.rename(self.root)
 
 
 def which(program: str) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,54 +15,85 @@ from tests.cluster.shell import CommandFailed
 
 _GROUPS = ("kubeflow.org", "x-k8s.io", "batch")
 _CORE = ("pods", "services", "configmaps", "events")
+#: Seconds that all of a dump may take: a test waits for it.
+_SECONDS = 60
+#: How many dumps are kept.
+_KEPT = 10
 
 
-def dump(access: Access, namespace: str, folder: Path) -> None:
-    """Write everything about a namespace into a folder.
+def dump(access: Access, namespace: str, folder: Path, seconds: float = _SECONDS) -> None:
+    """Write everything about a namespace into a folder, as far as the time allows.
 
     Never raises for what the cluster refuses: a dump is made when things are broken.
 
     :param folder: made when it does not exist.
+    :param seconds: that it may take.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kubectl = access.kubectl
-    for kind in [*_CORE, *_kinds(kubectl)]:
-        _save(kubectl, folder / f"{kind}.yaml", "get", kind, f"--namespace={namespace}", "-o", "yaml")
-    events = ("get", "events", f"--namespace={namespace}", "--sort-by=.metadata.creationTimestamp")
-    _save(kubectl, folder / "events.txt", *events)
-    with suppress(CommandFailed):
-        for pod in kubectl.list("pods", namespace):
-            _save_logs(kubectl, pod["metadata"]["namespace"], pod["metadata"]["name"], folder / "logs")
-    _save_controllers(access, folder / "controllers")
     if access.own is not None:
         for log in (STATE / "log").glob("*.log"):
             _write(folder / "node" / log.name, log.read_text(errors="replace")[-1_000_000:])
+    _Dump(access.kubectl, time.monotonic() + seconds).write(namespace, folder)
 
 
-def _kinds(kubectl: Kubectl) -> list[str]:
-    with suppress(CommandFailed):
-        names = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
+def prune(folder: Path) -> None:
+    """Remove all dumps but the newest.
+
+    :param folder: of all dumps.
+    """
+    with suppress(FileNotFoundError):  # Another test does the same.
+        for old in sorted(folder.glob("*"), key=os.path.getmtime)[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+class _Dump:
+    """What is asked of the cluster.
+
+    :param deadline: when no further question is asked.
+    """
+
+    def __init__(self, kubectl: Kubectl, deadline: float) -> None:
+        self._kubectl, self._deadline = kubectl, deadline
+
+    def write(self, namespace: str, folder: Path) -> None:
+        where = f"--namespace={namespace}"
+        # What explains most comes first.
+        self._save(folder / "events.txt", "get", "events", where, "--sort-by=.metadata.creationTimestamp")
+        for kind in _CORE:
+            self._save(folder / f"{kind}.yaml", "get", kind, where, "-o", "yaml")
+        for pod in self._names(f"--namespace={namespace}"):
+            self._save_logs(*pod, folder / "logs")
+        for kind in self._kinds():
+            self._save(folder / f"{kind}.yaml", "get", kind, where, "-o", "yaml")
+        for pod in self._names("--all-namespaces"):
+            if pod[0] in ("kubeflow", "mpi-operator") or pod[0].endswith("-system"):
+                self._save_logs(*pod, folder / "controllers")
+
+    def _names(self, where: str) -> list[list[str]]:
+        """Namespace and name of each pod."""
+        columns = "custom-columns=:metadata.namespace,:metadata.name"
+        lines = self._ask("get", "pods", where, "--no-headers", "-o", columns).splitlines()
+        return [line.split() for line in lines if line.strip()]
+
+    def _kinds(self) -> list[str]:
+        names = self._ask("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
         return [name for name in names if name.partition(".")[2].endswith(_GROUPS)]
-    return []
 
+    def _save_logs(self, namespace: str, pod: str, folder: Path) -> None:
+        for suffix, flags in (("", ()), ("-previous", ("--previous",))):
+            argv = ("logs", pod, f"--namespace={namespace}", "--all-containers", "--prefix", "--tail=20000", *flags)
+            self._save(folder / f"{pod}{suffix}.log", *argv)
 
-def _save_controllers(access: Access, folder: Path) -> None:
-    with suppress(CommandFailed):
-        for pod in access.kubectl.list("pods"):
-            namespace = pod["metadata"]["namespace"]
-            if namespace in ("kubeflow", "mpi-operator") or namespace.endswith("-system"):
-                _save_logs(access.kubectl, namespace, pod["metadata"]["name"], folder)
+    def _save(self, path: Path, *argv: str) -> None:
+        _write(path, self._ask(*argv))
 
-
-def _save_logs(kubectl: Kubectl, namespace: str, pod: str, folder: Path) -> None:
-    for suffix, flags in (("", ()), ("-previous", ("--previous",))):
-        argv = ("logs", pod, f"--namespace={namespace}", "--all-containers", "--prefix", "--tail=20000", *flags)
-        _save(kubectl, folder / f"{pod}{suffix}.log", *argv)
-
-
-def _save(kubectl: Kubectl, path: Path, *argv: str) -> None:
-    with suppress(CommandFailed):
-        _write(path, kubectl(*argv))
+    def _ask(self, *argv: str) -> str:
+        """What kubectl prints; nothing where it fails, or the time is over."""
+        left = self._deadline - time.monotonic()
+        if left > 0:
+            with suppress(CommandFailed):
+                return self._kubectl(*argv, timeout=left)
+        return ""
 
 
 def _write(path: Path, text: str) -> None:

@@ -67,7 +67,7 @@ class Faults:
     def wait_for_controller(self, controller: Controller) -> None:
         """Wait until a controller's pod is ready."""
         # Not the Deployment's status, which still counts a pod that was killed a moment ago.
-        wait_for(lambda: self._has_ready_pod(controller), f"a pod of {controller.deployment}", seconds=90)
+        wait_for(lambda: self._has_ready_pod(controller), f"a pod of {controller.deployment}", seconds=270)
 
     @contextmanager
     def node_unschedulable(self) -> Iterator[None]:
@@ -93,7 +93,7 @@ class Faults:
         where = f"--namespace={controller.namespace}"
         self._kubectl("scale", where, f"deployment/{controller.deployment}", f"--replicas={replicas}")
         if replicas == 0:
-            wait_for(lambda: not self._pods(controller), f"the end of {controller.deployment}", seconds=60)
+            wait_for(lambda: not self._pods(controller), f"the end of {controller.deployment}", seconds=180)
             self._release(controller)
 
     def _release(self, controller: Controller) -> None:

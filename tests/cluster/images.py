@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ _PREFIX = "trainer.test"
 # Controllers' manifests say runAsNonRoot, which needs a numeric user.
 _NONROOT = "65532:65532"
 _BUSYBOX = "/bin/busybox"
+#: Seconds after which an archive that no checkout has used is removed; each use is a new modification time.
+_UNUSED_FOR = 7 * 24 * 3600
 #: Where the Training Operator looks for the template of the container that waits for a PyTorchJob's master.
 _INIT_TEMPLATE = {"/etc/config/initContainer.yaml": HERE / "manifests" / "init-pytorch.yaml"}
 
@@ -107,16 +111,17 @@ class Images:
     def build(self) -> None:
         """Write the archives that are missing, and remove those of no use any more; and what pods mount beside them."""
         tensorboard.build(self._pins)
-        folder = cache_root() / "images"
-        wanted = {image.archive for image in self.all()}
-        # Of older pins, and of a build that was killed.
-        for path in folder.glob("*"):
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path not in wanted:
-                path.unlink()
+        for image in self.all():
+            if image.archive.exists():
+                os.utime(image.archive)
+        _prune(cache_root() / "images")
         for image in self.all():
             image.build()
+
+    def cached(self) -> set[str]:
+        """Names of all images with an archive, those of other checkouts among them."""
+        archives = [path.stem.rpartition("-") for path in (cache_root() / "images").glob("*.tar")]
+        return {f"{_PREFIX}/{short}:{key}" for short, _, key in archives}
 
     def _program(self, binary: str, path: str, files: dict[str, Path] | None = None) -> Image:
         source = self._binaries.path(binary)
@@ -135,3 +140,16 @@ class Images:
             oci.write_layer({_BUSYBOX: self._busybox, **files}, out, links)
 
         return Image(short, key, config, write)
+
+
+def _prune(folder: Path) -> None:
+    """Remove what a build has left that was killed, and files that were not used for long.
+
+    Another checkout may have other pins, and use other archives.
+    """
+    oldest = time.time() - _UNUSED_FOR
+    for path in folder.glob("*"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix in (".layer", ".partial") or path.stat().st_mtime < oldest:
+            path.unlink()

@@ -32,7 +32,7 @@ def conditions(job: dict[str, Any]) -> dict[str, str]:
     return {one["type"]: one.get("reason", "") for one in found if one["status"] == "True"}
 
 
-def wait_for_success(kubectl: Kubectl, kind: str, name: str, namespace: str, *, seconds: float = 180) -> dict[str, Any]:
+def wait_for_success(kubectl: Kubectl, kind: str, name: str, namespace: str, *, seconds: float = 540) -> dict[str, Any]:
     """Wait for a job's success and return the job.
 
     :param kind: resource name, with version and group where needed: ``mpijobs.v2beta1.kubeflow.org``.

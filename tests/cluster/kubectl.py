@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +24,11 @@ class Kubectl:
         self.kubeconfig = kubeconfig
         self._reader = Reader(kubeconfig)
 
-    def __call__(self, *argv: str | Path, stdin: str | None = None, timeout: float = 60) -> str:
+    def __call__(self, *argv: str | Path, stdin: str | None = None, timeout: float = 180) -> str:
         """Run kubectl and return what it prints.
 
-        :raises CommandFailed: with its error.
+        :param timeout: seconds; enough for one apply of all controllers on a busy machine.
+        :raises CommandFailed: with its error, or when it takes longer.
         """
         return run(self.program, f"--kubeconfig={self.kubeconfig}", *argv, stdin=stdin, timeout=timeout)
 
@@ -79,10 +79,10 @@ class Kubectl:
         """Delete a pod without grace."""
         self("delete", "pod", pod, f"--namespace={namespace}", "--force", "--grace-period=0")
 
-    def ok(self, *argv: str, timeout: float = 10) -> bool:
+    def ok(self, *argv: str, timeout: float = 30) -> bool:
         """Whether a kubectl command succeeds."""
         try:
             self(*argv, timeout=timeout)
-        except (CommandFailed, subprocess.TimeoutExpired):
+        except CommandFailed:
             return False
         return True

@@ -15,6 +15,14 @@ from tests.cluster.shell import run
 
 Manifest = dict[str, Any]
 
+#: Patient with a controller on a busy machine: one that is not ready loses its webhooks, and one that is not live is
+#: started again.
+_PROBES = {
+    "startupProbe": {"initialDelaySeconds": 1, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 120},
+    "readinessProbe": {"initialDelaySeconds": 1, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 60},
+    "livenessProbe": {"timeoutSeconds": 15},
+}
+
 # What must exist before the rest is accepted.
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role")
 
@@ -43,31 +51,41 @@ def without_third_parties(kustomization: str) -> str:
 
 
 def adapt(documents: list[Manifest], controller: Controller, image: str, images: Mapping[str, str]) -> None:
-    """Change a controller's Deployment, in place.
+    """Change a controller's Deployment and its configuration, in place.
+
+    No controller elects a leader, where it can do without: a leader that the API server does not answer for ten seconds
+    exits, and after some times its next start is minutes away.
 
     :param image: name of the controller's image here.
     :param images: names of other images, for the controller's flags.
     :raises LookupError: when the manifests have no such Deployment.
     """
     for document in documents:
-        if document["kind"] == "Deployment" and document["metadata"]["name"] == controller.deployment:
-            template = document["spec"]["template"]["spec"]
-            _adapt_container(template["containers"][0], controller, image, images)
-            return
-    raise LookupError(f"{controller.manifests} of {controller.module} has no Deployment {controller.deployment}")
+        if document["kind"] == "ConfigMap":
+            for name, text in (document.get("data") or {}).items():
+                document["data"][name] = text.replace("leaderElect: true", "leaderElect: false")
+    deployment = next((each for each in documents if _is_deployment(each, controller.deployment)), None)
+    if deployment is None:
+        raise LookupError(f"{controller.manifests} of {controller.module} has no Deployment {controller.deployment}")
+    # Without a leader, two of them may not run side by side.
+    deployment["spec"]["strategy"] = {"type": "Recreate"}
+    _adapt_container(deployment["spec"]["template"]["spec"]["containers"][0], controller, image, images)
+
+
+def _is_deployment(document: Manifest, name: str) -> bool:
+    return bool(document["kind"] == "Deployment" and document["metadata"]["name"] == name)
 
 
 def _adapt_container(container: Manifest, controller: Controller, image: str, images: Mapping[str, str]) -> None:
     container["image"] = image
     container["imagePullPolicy"] = "Never"
-    flags = [flag.format(**images) for flag in controller.args]
-    if flags:
-        container["args"] = [*container.get("args", []), *flags]
+    own = [flag for flag in container.get("args", []) if flag not in ("--leader-elect", "--leader-elect=true")]
+    container["args"] = [*own, *(flag.format(**images) for flag in controller.args)]
     # Their own requests (half a core each) would leave no room for jobs on a machine of two cores.
     container["resources"] = {"requests": {"cpu": "20m", "memory": "64Mi"}}
-    for probe in ("readinessProbe", "startupProbe"):
+    for probe, settings in _PROBES.items():
         if probe in container:
-            container[probe].update(initialDelaySeconds=1, periodSeconds=1)
+            container[probe].update(settings)
 
 
 def ordered(documents: list[Manifest]) -> list[Manifest]:

@@ -66,7 +66,7 @@ class Node:
                 stderr=log,
                 start_new_session=True,
             )
-        wait_for(lambda: self.running, "the node's supervisor", seconds=20, log=_LOGS / "supervisor.log")
+        wait_for(lambda: self.running, "the node's supervisor", seconds=60, log=_LOGS / "supervisor.log")
 
     def end(self) -> None:
         """End every process of the node and remove what it left on disk. Does nothing when there is no node."""
@@ -101,7 +101,7 @@ class Node:
             wait_for(lambda: not self.alive(name), f"the end of {name}", seconds=seconds)
         except TimeoutError:
             self.send(name, signal.SIGKILL)
-            wait_for(lambda: not self.alive(name), f"the end of {name}", seconds=5)
+            wait_for(lambda: not self.alive(name), f"the end of {name}", seconds=30)
 
     def alive(self, name: str) -> bool:
         """Whether a component runs."""
@@ -136,7 +136,7 @@ class Node:
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(30)
+            connection.settimeout(90)
             try:
                 connection.connect(str(_CONTROL))
             except OSError as error:

@@ -72,7 +72,7 @@ def in_namespace(namespace: str) -> list[int]:
     return [pid for pid in pids if pid_namespace(pid) == namespace]
 
 
-def wait_until_empty(namespace: str, seconds: float = 30) -> None:
+def wait_until_empty(namespace: str, seconds: float = 90) -> None:
     """Wait until no process is left in a PID namespace.
 
     :raises TimeoutError: naming those that remain.

@@ -74,13 +74,13 @@ class FaultProxy:
 
     def __enter__(self) -> FaultProxy:
         self._thread.start()
-        if not self._started.wait(10):
-            raise RuntimeError("the proxy did not start within 10 s")
+        if not self._started.wait(60):
+            raise RuntimeError("the proxy did not start within 60 s")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     @property

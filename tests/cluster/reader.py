@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
 _NOT_FOUND = 404
-_SECONDS = 60
+_SECONDS = 180
 #: All resources of the cluster in two answers.
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

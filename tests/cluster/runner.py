@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from tests.cluster import preflight
 from tests.cluster.access import KUBECONFIG_VARIABLE
 from tests.cluster.cluster import Cluster, down
+from tests.cluster.locks import locked
 from tests.cluster.paths import HERE, ROOT, STATE
 from tests.cluster.profiles import PROFILES
 
@@ -51,7 +51,8 @@ def run_tests(arguments: Sequence[str]) -> int:
         elif problems := preflight.missing():
             return _skip(problems)
         else:
-            with _alone():
+            # Two at once would take the cluster away from each other.
+            with locked(STATE.with_name("test.lock")):
                 codes = _run_profiles(times, arguments)
         print(table(times.read_text()))
     return _first_failure(codes, may_be_empty=bool(arguments))
@@ -140,17 +141,3 @@ def _timed(what: str) -> Iterator[None]:
     started = time.monotonic()
     yield
     print(f"{what}: {time.monotonic() - started:.0f} s", flush=True)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Wait for another run on this machine: two would take the cluster away from each other."""
-    path = STATE.with_name("test.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("waiting for another run of the cluster tests on this machine ...", flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class CommandFailed(RuntimeError):
-    """A command of the harness exited non-zero; the message carries the end of its output."""
+    """A command of the harness exited non-zero, or took too long; the message carries the end of its output."""
 
 
 def run(
@@ -25,12 +29,15 @@ def run(
     :param cwd: folder to run in.
     :param stdin: text for its standard input; nothing when left out.
     :param timeout: seconds after which it is killed.
-    :raises CommandFailed: on a non-zero exit.
+    :raises CommandFailed: on a non-zero exit, and when it was killed.
     """
     words = [str(word) for word in argv]
-    done = subprocess.run(
-        words, env=env, cwd=cwd, input=stdin or "", capture_output=True, text=True, timeout=timeout, check=False
-    )
+    try:
+        done = subprocess.run(
+            words, env=env, cwd=cwd, input=stdin or "", capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(f"{_short(words)} did not end within {error.timeout:.0f} s") from error
     if done.returncode:
         tail = (done.stderr or done.stdout).strip()[-3000:]
         raise CommandFailed(f"{_short(words)} exited with {done.returncode}:\n{tail}")
@@ -51,6 +58,23 @@ def run_logged(argv: Sequence[str | Path], log: Path, *, env: Mapping[str, str],
     if code:
         tail = log.read_text(errors="replace").strip()[-3000:]
         raise CommandFailed(f"{_short(words)} exited with {code}; the whole output is in {log}:\n{tail}")
+
+
+def with_tries(attempt: Callable[[], T], pause: float = 5) -> T:
+    """Do what needs a network, up to three times: one download of many fails now and then.
+
+    :param attempt: what to do.
+    :param pause: seconds between two tries; the second pause is twice as long.
+    :return: what it returns.
+    :raises CommandFailed: of the last try.
+    """
+    for number in (1, 2):
+        try:
+            return attempt()
+        except CommandFailed as error:
+            print(f"try {number} of 3: {error}", flush=True)
+            time.sleep(number * pause)
+    return attempt()
 
 
 def _short(words: Sequence[str]) -> str:

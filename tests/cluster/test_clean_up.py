@@ -43,13 +43,13 @@ async def test_jobs_of_several_kinds_and_a_killed_submits_runtime_go_together(
 
     async def ended(backend):
         handle = (await backend.submit(_job("pass"), _task(f"{backend.name}-ended"))).handle
-        deadline = datetime.now(timezone.utc) + timedelta(minutes=2)
+        deadline = datetime.now(timezone.utc) + timedelta(minutes=6)
         await follow(backend, handle, emit=print, reader=None, deadline=deadline)
         await backend.collected(handle)
         return handle.name
 
     async def runs(backend):
-        return (await backend.submit(_job("import time; time.sleep(300)"), _task(f"{backend.name}-runs"))).handle.name
+        return (await backend.submit(_job("import time; time.sleep(3600)"), _task(f"{backend.name}-runs"))).handle.name
 
     names = set(await asyncio.gather(*map(ended, backends)))
     running = set(await asyncio.gather(*map(runs, backends)))

@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 import yaml
 
 from tests.cluster.jobs import conditions, wait_until
+from tests.cluster.node import wait_for
 
 _WORKER = "trainer.test/worker:test"
 _SMALL = {"cpu": "50m", "memory": "64Mi"}
@@ -24,19 +26,42 @@ _POD = {
 
 @pytest.fixture
 def run(cluster, namespace, tmp_path):
-    """Function (words) -> exit code, standard output, standard error."""
+    """Function (words) -> exit code, standard output, standard error.
 
-    def run(*words, where=cluster.kubectl.kubeconfig):
+    ``meanwhile`` is called once the command has printed a line, while it runs.
+    """
+
+    def run(*words, where=cluster.kubectl.kubeconfig, meanwhile=None, seconds=450):
         command = [sys.executable, "-m", "airflow_trainer_provider", words[0], "--kubeconfig", str(where)]
         # Without an Airflow to configure, none is written down either.
         env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         words = [*command, "--namespace", namespace, *words[1:]]
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=150)
-        assert "Traceback" not in done.stderr.replace('Traceback (most recent call last):\n  File "<string>"', "")
+        first, pipe = "", subprocess.PIPE
+        with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                if meanwhile:
+                    first = process.stdout.readline()
+                    meanwhile()
+                out, err = process.communicate(timeout=seconds)
+            finally:
+                process.kill()
+        assert "Traceback" not in err.replace('Traceback (most recent call last):\n  File "<string>"', "")
         assert not (tmp_path / "airflow").exists()
-        return done.returncode, done.stdout, done.stderr
+        return process.returncode, first + out, err
 
     return run
+
+
+@pytest.fixture
+def go(cluster, namespace):
+    """Function that lets the job of the namespace come to its end: see ``_STEPS``."""
+
+    def go():
+        for pod in cluster.kubectl.list("pods", namespace):
+            words = ("exec", pod["metadata"]["name"], f"--namespace={namespace}", "--", "touch", "/tmp/go")
+            wait_for(partial(cluster.kubectl.ok, *words), f"a shell in {words[1]}", seconds=180)
+
+    return go
 
 
 @pytest.fixture
@@ -57,7 +82,7 @@ def wait(run):
     """Function (name, condition) that waits until what the description of a job says is as wanted."""
 
     def wait(name, condition):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             found = json.loads(run("describe", name, "-o", "json")[1])
             if condition(found):
@@ -101,7 +126,7 @@ _RAISES = """
 import os, time
 if os.environ["PROCESS_ID"] == "1":
     raise ValueError("no such file: /data/train.csv")
-time.sleep(300)
+time.sleep(3600)
 """
 
 
@@ -133,12 +158,15 @@ def test_what_keeps_a_job_from_starting_is_described(run, job, wait):
     assert "no log of container" in run("logs", name)[1]
 
 
+#: Half of its lines come when the test wants it.
 _STEPS = """
 import os, time
 for step in range(6):
+    while step == 3 and not os.path.exists("/tmp/go"):
+        time.sleep(0.05)
     print("step", step)
-    time.sleep(2)
 """
+_ALL_STEPS = "for step in range(6): print('step', step)"
 _THEIRS = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "JAXJob",
@@ -167,34 +195,34 @@ _THEIRS = {
 }
 
 
-def test_a_job_that_something_else_made_is_managed_as_well(run, cluster, namespace, wait):
-    cluster.kubectl.apply_until_accepted([_THEIRS], f"--namespace={namespace}", seconds=60)
+def test_a_job_that_something_else_made_is_managed_as_well(run, cluster, namespace, wait, go):
+    cluster.kubectl.apply_until_accepted([_THEIRS], f"--namespace={namespace}", seconds=180)
     wait("theirs", lambda found: found["status"]["phase"] == "running")
 
     assert run("suspend", "theirs")[1] == f"Suspended jaxjob theirs in namespace {namespace}.\n"
     assert cluster.kubectl.list("pods", namespace) == []
     assert _jobs(run)["theirs"]["status"]["phase"] == "suspended"
     assert run("resume", "theirs", "--wait")[1].endswith(" It is running.\n")
-    code, out, _ = run("logs", "theirs", "--follow", "--replica", "worker-1")
+    code, out, _ = run("logs", "theirs", "--follow", "--replica", "worker-1", meanwhile=go)
 
     assert (code, out.splitlines()) == (0, [f"[worker-1] step {step}" for step in range(6)])
     assert _jobs(run)["theirs"]["task"] is None
     main = wait_until(
-        cluster.kubectl, "jaxjobs", "theirs", namespace, lambda job: "Succeeded" in conditions(job), seconds=30
+        cluster.kubectl, "jaxjobs", "theirs", namespace, lambda job: "Succeeded" in conditions(job), seconds=90
     )
     assert not any("trainer-provider" in name for name in main["metadata"].get("annotations") or {})
     assert run("suspend", "theirs")[0] == 2
     assert run("delete", "theirs", "--kind", "JAXJob")[0] == 0
 
 
-def test_following_goes_on_behind_the_last_lines(run, job, wait):
+def test_following_goes_on_behind_the_last_lines(run, job, wait, go):
     name = json.loads(run("submit", job(_STEPS, num_nodes=1), "--backend", "native")[1])["name"]
     wait(name, lambda found: found["status"]["phase"] == "running")
+    wait_for(lambda: "step 2" in run("logs", name)[1], "the first lines", seconds=180)
 
-    out = run("logs", name, "--follow", "--tail", "1")[1]
+    out = run("logs", name, "--follow", "--tail", "1", meanwhile=go)[1]
 
-    steps = [int(line.split()[-1]) for line in out.splitlines()]
-    assert steps == list(range(steps[0], 6))
+    assert [int(line.split()[-1]) for line in out.splitlines()] == [2, 3, 4, 5]
     assert run("logs", name)[1].splitlines() == [f"[worker-0] step {step}" for step in range(6)]
 
 
@@ -204,7 +232,7 @@ print("attempt", os.environ.get("TRAINER_ATTEMPT"), flush=True)
 if not os.path.exists("/tmp/crashed/once"):
     open("/tmp/crashed/once", "w")
     raise SystemExit(3)
-time.sleep(300)
+time.sleep(3600)
 """
 
 
@@ -226,7 +254,7 @@ def test_the_log_before_a_restart(run, job, wait):
 
 def test_a_manifest_is_submitted_and_followed(run, tmp_path):
     file = tmp_path / "theirs.json"
-    file.write_text(json.dumps(_THEIRS))
+    file.write_text(json.dumps(_THEIRS).replace(json.dumps(_STEPS), json.dumps(_ALL_STEPS)))
 
     code, out, _ = run("submit", str(file), "--wait")
 
@@ -254,9 +282,7 @@ def test_a_cluster_that_does_not_answer_is_given_up(run, tmp_path, cluster):
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
     dead = tmp_path / "dead"
     dead.write_text(yaml.safe_dump(config))
-    began = time.monotonic()
-
-    code, _, err = run("list", where=dead)
+    # What waits for jobs gives up after 300.
+    code, _, err = run("list", where=dead, seconds=150)
 
     assert (code, err.count("error: ")) == (2, 1)
-    assert time.monotonic() - began < 60

@@ -142,7 +142,7 @@ async def test_refusals_are_distinguished(client, namespace, cluster):
     assert found.reason == "NotFound"
 
     cluster.kubectl("create", "quota", "little", "--hard=pods=0", "-n", namespace)
-    cluster.kubectl("wait", "--for=jsonpath={.status.hard.pods}=0", "quota/little", "-n", namespace)
+    cluster.kubectl("wait", "--for=jsonpath={.status.hard.pods}=0", "quota/little", "-n", namespace, "--timeout=170s")
     found = await create(pod("p", "true"), resource=PODS)
     assert (found.reason, found.retryable, "little" in found.text) == ("QuotaExceeded", True, True)
 
@@ -242,7 +242,7 @@ async def test_follows_the_log_of_a_pod(client, namespace, cluster):
         "echo first; yes | tr -d '\\n' | head -c 3000000; echo; until [ -e /tmp/go ]; do sleep 0.1; done; echo last"
     )
     await client.create(PODS, namespace, pod("p", "sh", "-c", script, requests={"cpu": "20m"}))
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/p", "-n", namespace, "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/p", "-n", namespace, "--timeout=170s")
 
     lines = []
     async with contextlib.aclosing(client.logs(namespace, "p", "main", follow=True)) as log:

@@ -24,8 +24,8 @@ _JOB = {
 
 def test_dump_holds_what_explains_failure(cluster, namespace, tmp_path):
     cluster.kubectl.apply([_JOB], f"--namespace={namespace}")
-    wait_until(cluster.kubectl, "job", "speaker", namespace, lambda job: job["status"].get("failed"), seconds=60)
-    dump(cluster, namespace, tmp_path)
+    wait_until(cluster.kubectl, "job", "speaker", namespace, lambda job: job["status"].get("failed"), seconds=180)
+    dump(cluster, namespace, tmp_path, seconds=300)
 
     assert "name: speaker" in (tmp_path / "jobs.batch.yaml").read_text()
     assert "exitCode: 3" in (tmp_path / "pods.yaml").read_text()

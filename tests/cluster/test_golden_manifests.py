@@ -29,7 +29,7 @@ _CASES = [
 
 #: What has to be there before the webhook takes a job that refers to it.
 _FIRST = ("TrainingRuntime",)
-_SEEN_WITHIN = 30
+_SEEN_WITHIN = 90
 
 
 def _create(cluster: Access, namespace: str, text: str) -> None:

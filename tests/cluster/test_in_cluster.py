@@ -81,7 +81,7 @@ def test_a_pods_account_is_taken_without_a_connection_and_by_one_that_says_in_cl
         "inside",
         namespace,
         lambda found: found["status"].get("phase") in ("Succeeded", "Failed"),
-        seconds=120,
+        seconds=360,
     )
 
     output = cluster.kubectl("logs", "inside", f"--namespace={namespace}")

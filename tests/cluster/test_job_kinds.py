@@ -77,7 +77,7 @@ class Run:
             wanted = sum(self.kind.groups(main).values())
             return not running or [pod["status"]["phase"] for pod in pods.values()] == ["Running"] * wanted
 
-        main = wait_until(self.cluster.kubectl, self.resource, "train", self.namespace, reached, seconds=240)
+        main = wait_until(self.cluster.kubectl, self.resource, "train", self.namespace, reached, seconds=720)
         return main, self.kind.read(main, ())
 
     def end(self) -> tuple[Manifest, ControllerStatus]:
@@ -185,7 +185,7 @@ def test_no_pod_outlives_a_failure(kind, fields, cluster, namespace):
         "train",
         namespace,
         lambda main: all(pod["status"]["phase"] == "Failed" for pod in run.pods(main).values()),
-        seconds=30,
+        seconds=90,
     )
 
 
@@ -226,7 +226,7 @@ def test_a_suspended_job_goes_on(kind, fields, cluster, namespace):
     run.suspend(True)
     run.until(JobPhase.SUSPENDED)
     # The Training Operator takes pods that are still going as failed, once the job goes on.
-    wait_until(cluster.kubectl, run.resource, "train", namespace, lambda main: not run.pods(main), seconds=60)
+    wait_until(cluster.kubectl, run.resource, "train", namespace, lambda main: not run.pods(main), seconds=180)
     run.suspend(False)
 
     main, _ = run.until(None, running=True)

@@ -15,16 +15,17 @@ import pytest
 from tests.cluster import cluster
 from tests.cluster.cgroups import NAME
 from tests.cluster.debian import which
-from tests.cluster.node import Node
+from tests.cluster.node import Node, wait_for
 from tests.cluster.paths import ROOT, STATE
 from tests.cluster.runner import NO_CLUSTER, PROFILE_VARIABLE
 
+#: Which a kubelet changes.
+_SETTINGS = ("vm/overcommit_memory", "kernel/panic")
 pytestmark = [
     pytest.mark.profile(NO_CLUSTER),
     pytest.mark.skipif(
         os.environ.get(PROFILE_VARIABLE) != NO_CLUSTER, reason="ends the running cluster: only in make test-cluster"
     ),
-    pytest.mark.timeout(600),
 ]
 
 
@@ -63,16 +64,21 @@ def _machine():
         "addresses": _lines("ip", "-oneline", "address"),
         "routes": _lines("ip", "route"),
         "iptables": [line for line in _lines("iptables-save") if line.startswith("-")],
-        "kernel": [Path("/proc/sys", name).read_text() for name in ("vm/overcommit_memory", "kernel/panic")],
+        "kernel": [f"{name}={Path('/proc/sys', name).read_text()}" for name in _SETTINGS],
         "control groups": [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{NAME}")],
     }
+
+
+def _new_since(before):
+    """What the machine has now and did not have then; other work on it ends at any time."""
+    new = {what: sorted(set(now) - set(before[what])) for what, now in _machine().items()}
+    return {what: found for what, found in new.items() if found}
 
 
 def _processes():
     """Command lines that speak of the cluster, and the namespaces that processes live in.
 
-    All of ours have namespaces of their own, whatever they are called. Not all processes of the machine: other work
-    comes and goes.
+    All of ours have namespaces of their own, whatever they are called.
     """
     found = set()
     for entry in Path("/proc").iterdir():
@@ -95,11 +101,11 @@ def test_down_leaves_nothing(nothing_running):
     before = _machine()
     _harness("up", "--profile", "mpi")
     assert Node().running
-    during = _machine()
-    assert during["processes"] != before["processes"]
+    assert _new_since(before)["processes"]
     _harness("down")
-    assert _machine() == before
     assert not STATE.exists()
+    # Other work on the machine comes and goes: what it began meanwhile may still go on for a while.
+    wait_for(lambda: not _new_since(before), f"the end of {_new_since(before)}", seconds=30)
 
 
 def test_down_without_cluster_is_no_error(nothing_running):
@@ -119,10 +125,9 @@ def test_up_recovers_from_runs_killed_in_the_middle(nothing_running, after):
 
 def test_second_up_keeps_cluster(running):
     before = Node().components()
-    started = time.monotonic()
     _harness("up", "--profile", "mpi")
+    # With the same process ids.
     assert Node().components() == before
-    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])

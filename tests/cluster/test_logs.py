@@ -35,7 +35,8 @@ def pod(name, script, *, init=(), sidecars=(), restart="Never"):
         "metadata": {"name": name, "labels": {"job": "logged"}},
         "spec": {
             "restartPolicy": restart,
-            "terminationGracePeriodSeconds": 1,
+            # Enough for the last lines of one that is deleted; the others end by themselves.
+            "terminationGracePeriodSeconds": 30,
             "initContainers": list(init),
             "containers": [main, *sidecars],
             "volumes": [{"name": "state", "emptyDir": {}}],
@@ -107,7 +108,7 @@ def numbered(count):
 
 async def test_a_writer_at_speed(kubeconfig, namespace):
     async with job(kubeconfig, namespace, pod("fast", COUNT.format(50_000))) as running:
-        got = await asyncio.wait_for(running.lines(), 120)
+        got = await asyncio.wait_for(running.lines(), 360)
     assert [text for _, text in got] == numbered(50_000)
 
 
@@ -116,7 +117,7 @@ async def test_each_line_once_while_connections_are_cut(cluster, namespace):
         cuts = [proxy.cut(path=LOG, times=1, after=size) for size in (1, 5_000, 9_000, 70, 12_000, 20_000)]
         cuts += [proxy.answer(500, path=LOG, times=1), proxy.cut(path=LOG, times=2)]
         async with job(proxy.kubeconfig, namespace, pod("slow", SLOWLY.format(2000))) as running:
-            got = await asyncio.wait_for(running.lines(), 120)
+            got = await asyncio.wait_for(running.lines(), 360)
         assert all(cut.hits for cut in cuts)
     assert [text for _, text in got] == numbered(2000)
 
@@ -127,8 +128,8 @@ async def test_a_reader_takes_over(kubeconfig, namespace):
         for take in (150, 1, 333):
             async with aclosing(running.source()) as source:
                 for _ in range(take):
-                    got.append((await asyncio.wait_for(anext(source), 60)).text)
-        got += [text for _, text in await asyncio.wait_for(running.lines(), 120)]
+                    got.append((await asyncio.wait_for(anext(source), 180)).text)
+        got += [text for _, text in await asyncio.wait_for(running.lines(), 360)]
     assert got == numbered(1000)
 
 
@@ -138,7 +139,7 @@ async def test_a_container_that_is_started_again(kubeconfig, namespace):
         "while [ $i -lt 100 ]; do echo run $run line $i; i=$((i+1)); done; [ $run -ge 3 ]"
     )
     async with job(kubeconfig, namespace, pod("crashing", script, restart="OnFailure")) as running:
-        got = await asyncio.wait_for(running.lines(), 120)
+        got = await asyncio.wait_for(running.lines(), 360)
     assert [text for _, text in got] == [f"run {run} line {i}" for run in (1, 2, 3) for i in range(100)]
 
 
@@ -146,7 +147,7 @@ async def test_init_containers_sidecars_and_several_writers(kubeconfig, namespac
     beside = {"init": [container("echo looking", "init-pytorch")], "sidecars": [container("echo shipped", "shipper")]}
     pods = [pod(f"w-{n}", SLOWLY.format(200), **beside) for n in range(3)]
     async with job(kubeconfig, namespace, *pods) as running:
-        got = await asyncio.wait_for(running.lines(), 120)
+        got = await asyncio.wait_for(running.lines(), 360)
     for number in range(3):
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
         assert [text for name, text in got if name == f"w-{number}/init-pytorch"] == ["looking"]
@@ -157,7 +158,7 @@ async def test_more_containers_than_may_be_read_at_once_take_turns(kubeconfig, n
     monkeypatch.setattr(LogStreams, "limit", 1)
     pods = [pod(f"w-{n}", SLOWLY.format(200)) for n in range(3)]
     async with job(kubeconfig, namespace, *pods) as running:
-        got = await asyncio.wait_for(running.lines(), 120)
+        got = await asyncio.wait_for(running.lines(), 360)
     for number in range(3):
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
 
@@ -167,7 +168,7 @@ async def test_of_a_container_that_writes_too_much_the_first_10_mib_and_the_last
     count = 12_000
     script = f"i=0; while [ $i -lt {count} ]; do echo line $i {filler}; i=$((i+1)); done"
     async with job(kubeconfig, namespace, pod("loud", script)) as running:
-        got = [text.removesuffix(f" {filler}") for _, text in await asyncio.wait_for(running.lines(), 120)]
+        got = [text.removesuffix(f" {filler}") for _, text in await asyncio.wait_for(running.lines(), 360)]
     reached, cut = [text for text in got if text.startswith("... ")]
     first, last = got[: got.index(reached)], got[got.index(cut) + 1 :]
     assert got == [*first, reached, cut, *last]
@@ -196,7 +197,7 @@ async def test_a_pod_that_is_deleted_meanwhile(kubeconfig, namespace):
 async def test_long_lines_and_progress_bars(kubeconfig, namespace):
     script = "printf '10%%\\r20%%\\r30%%\\n'; head -c 30000 /dev/zero | tr '\\0' x; echo; printf 'no line end'"
     async with job(kubeconfig, namespace, pod("odd", script)) as running:
-        got = await asyncio.wait_for(running.lines(), 60)
+        got = await asyncio.wait_for(running.lines(), 180)
         assert await tail(running.client, namespace, "odd", "main", 1) == ["no line end"]
     assert [text for _, text in got] == ["30%", "x" * 30_000, "no line end"]
 
@@ -207,7 +208,7 @@ async def test_a_log_that_the_kubelet_rotates(kubeconfig, namespace):
     rest = "i=$((i+1)); [ $((i % 200)) = 0 ] && sleep 0.1"
     script = f"i=0; while [ $i -lt 60000 ]; do echo line $i {filler}; {rest}; done; true"
     async with job(kubeconfig, namespace, pod("long", script), limit_bytes=2**30) as running:
-        got = await asyncio.wait_for(running.lines(), 180)
+        got = await asyncio.wait_for(running.lines(), 540)
         left = await tail(running.client, namespace, "long", "main", 60_000)
     assert len(left) < 60_000
     assert [text.removesuffix(f" {filler}") for _, text in got] == numbered(60_000)

@@ -58,9 +58,14 @@ def run(cluster, monkeypatch, tmp_path):
     return run
 
 
-async def _submit(contract, **fields):  # noqa: F811
-    """A job of as many replicas as run the snippet."""
-    return await contract.submit(contract.case.job(_DEAF, nodes=len(contract.case.speakers), **fields))
+async def _submit(contract, grace=5, **fields):  # noqa: F811
+    """A job of as many replicas as run the snippet.
+
+    :param grace: seconds between SIGTERM and the kill; pods that are not there any more have noted nothing of it.
+    """
+    policy = {"grace_period_seconds": grace}
+    job = contract.case.job(_DEAF, nodes=len(contract.case.speakers), run_policy=policy, **fields)
+    return await contract.submit(job)
 
 
 async def _all_noted(contract, name, times=1):  # noqa: F811
@@ -99,7 +104,8 @@ async def test_a_suspended_job_goes_on_and_who_waits_for_it_sees_both(contract, 
 
 
 async def test_a_job_that_is_resumed_while_its_pods_are_on_their_way_out_does_not_fail(contract, run, fields):  # noqa: F811
-    handle = await _submit(contract, **fields)
+    # Time for the task that suspends, and for a look at the pods that are on their way out.
+    handle = await _submit(contract, grace=20, **fields)
     following = await _begun(contract, handle)
 
     await run(SuspendTrainJobOperator, handle, wait_until_stopped=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from airflow_trainer_provider.policies.library import PolicyFile
 from airflow_trainer_provider.policies.targets import TARGETS, TOOL_TARGETS
 from airflow_trainer_provider.spec import parse_spec
 from tests.cluster.access import Access
+from tests.cluster.node import wait_for
 from tests.cluster.shell import CommandFailed
 from tests.unit.policies.jobs import policy
 
@@ -124,6 +126,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a port of the system": {"tools": {"web": {"port": 80}}},
     "the node's network": {"pod_template": {"spec": {"hostNetwork": True}}},
 }
+#: Seconds until the policies are in effect, one after the other.
+IN_EFFECT = 90
 KINDS = {(target.resource.api_version, target.resource.kind) for target in (*TARGETS, *TOOL_TARGETS)}
 
 
@@ -133,12 +137,7 @@ def exported(cluster: Access, namespace: str) -> Iterator[PolicyFile]:
     found = policy(*({"reason": f"Rule {at}.", **rule} for at, rule in enumerate(RULES)), name=namespace)
     objects = export([found], namespace).objects
     cluster.kubectl.apply(objects)
-    end = time.monotonic() + 30
-    while not verdict(cluster, namespace, [PROBE]):
-        assert time.monotonic() < end, "the policies have no effect"
-        time.sleep(0.5)
-    # They come into effect one by one.
-    time.sleep(3)
+    wait_for(lambda: bool(verdict(cluster, namespace, [PROBE])), "the effect of the policies", seconds=IN_EFFECT)
     yield found
     for item in objects:
         cluster.kubectl("delete", item["kind"], item["metadata"]["name"], "--wait=false")
@@ -192,8 +191,9 @@ CASES = [
 
 @pytest.mark.parametrize(("backend", "framework"), CASES)
 def test_both_refuse_and_allow_the_same(backend, framework, cluster, namespace, exported):
-    compared = {"allowed": 0, "refused": 0}
-    for verdicts, cases in (("allowed", ALLOWED), ("refused", REFUSED)):
+    compared, end = {"allowed": 0, "refused": 0}, time.monotonic() + IN_EFFECT
+    # What is refused comes first: then the policies are in effect.
+    for verdicts, cases in (("refused", REFUSED), ("allowed", ALLOWED)):
         for name, fields in cases.items():
             try:
                 job = plan_job(parse_spec(merged(GOOD, {**fields, "framework": framework})))
@@ -207,6 +207,9 @@ def test_both_refuse_and_allow_the_same(backend, framework, cluster, namespace, 
             except PolicyViolation as error:
                 ours = str(error)
             theirs = verdict(cluster, namespace, documents)
+            while ours and not theirs and time.monotonic() < end:
+                time.sleep(0.5)
+                theirs = verdict(cluster, namespace, documents)
             assert (bool(ours), bool(theirs)) == (verdicts == "refused",) * 2, f"{name}\n{ours}\n{theirs}"
             # Both name the reason of the same rule.
             reasons = [f"Reason: Rule {at}." for at in range(len(RULES))]
@@ -228,7 +231,10 @@ def test_what_was_there_before_a_policy_can_still_be_annotated_and_deleted(clust
     request.getfixturevalue("exported")
 
     where = ("jaxjob", name, f"--namespace={namespace}")
+    patch = ("patch", *where, "--type=merge", "-p", '{"spec":{"runPolicy":{"suspend":false}}}')
+    allowed = partial(cluster.kubectl.ok, *patch, "--dry-run=server")
+    wait_for(lambda: not allowed(), "the effect of the policy for its kind", seconds=IN_EFFECT)
     cluster.kubectl("annotate", *where, "note=x")
     with pytest.raises(CommandFailed, match="denied request"):
-        cluster.kubectl("patch", *where, "--type=merge", "-p", '{"spec":{"runPolicy":{"suspend":false}}}')
+        cluster.kubectl(*patch)
     cluster.kubectl("delete", *where, "--wait=false")

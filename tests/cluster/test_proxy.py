@@ -20,7 +20,7 @@ def proxy(cluster):
         yield proxy
 
 
-def _get(proxy, path, timeout=30):
+def _get(proxy, path, timeout=90):
     with urllib.request.urlopen(proxy.url + path, timeout=timeout) as answer:
         return json.loads(answer.read())
 
@@ -37,7 +37,7 @@ def test_streams_watches(proxy, cluster, namespace):
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     # Without a version to begin at, the API server may ask etcd for the newest, which etcd 3.4 does not report.
     version = _get(proxy, path)["metadata"]["resourceVersion"]
-    watch = urllib.request.urlopen(f"{proxy.url}{path}?watch=true&resourceVersion={version}", timeout=30)
+    watch = urllib.request.urlopen(f"{proxy.url}{path}?watch=true&resourceVersion={version}", timeout=90)
     with watch:
         cluster.kubectl("create", "configmap", "seen", f"--namespace={namespace}")
         names = set()
@@ -89,7 +89,7 @@ def test_loses_answer_to_request_that_was_carried_out(proxy, cluster, namespace)
     headers = {"Content-Type": "application/json"}
     url = f"{proxy.url}/api/v1/namespaces/{namespace}/configmaps"
     with pytest.raises(ConnectionError):
-        urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30)
+        urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=90)
     assert cluster.kubectl.get("configmap", "made", namespace)
 
 

@@ -32,7 +32,7 @@ JOBS = 30
 #: How many may run at once.
 ROOM = 4
 #: A position is known so many seconds late: who was admitted shows the watch, and who has come the next question.
-ADMITTED, ARRIVED = 2.0, POSITIONS_EVERY + 2.0
+ADMITTED, ARRIVED = 2.0, POSITIONS_EVERY + 6.0
 _VISIBILITY = "visibility.kueue.x-k8s.io"
 _KUEUE = "kueue.x-k8s.io/v1beta1"
 _SMALL = {"cpu": "50m", "memory": "32Mi"}
@@ -169,7 +169,7 @@ async def test_thirty_jobs_know_their_positions_and_most_start_within_their_rang
             first = {"priority_class": namespace} if number == JOBS - 1 else {}
             jobs.append(Followed(await submit(backend, number, **first)))
             following.append(asyncio.ensure_future(jobs[-1].follow(backend)))
-        await asyncio.wait_for(asyncio.gather(*following), 200)
+        await asyncio.wait_for(asyncio.gather(*following), 600)
         waited = time.monotonic() - begun
 
     assert {job.last.phase for job in jobs} == {JobPhase.SUCCEEDED}
@@ -219,7 +219,7 @@ async def test_without_the_rights_the_position_is_unknown_and_the_reason_is_know
     handle = await submit(backend, 0, resources={"cpu": f"{(ROOM + 1) * 50}m"})
 
     async with aclosing(backend.watch(handle)) as statuses:
-        place = await asyncio.wait_for(_place_of(statuses), 60)
+        place = await asyncio.wait_for(_place_of(statuses), 180)
 
     await connected.close()
     assert (place.name, place.position, place.estimate) == ("small", None, None)

@@ -20,7 +20,7 @@ from tests.random_specs import EXAMPLES, SETTINGS, TEMPLATES, Spec, rendered, sp
 _PROFILES = {"trainer": "kubeflow", "training-operator": "kubeflow", "mpi-operator": "mpi", "native": "kubeflow"}
 #: What has to be there before the webhook takes a job that refers to it.
 _FIRST = ("TrainingRuntime",)
-_SEEN_WITHIN = 30
+_SEEN_WITHIN = 90
 #: The one that random pod templates name.
 _LOW = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "low"}, "value": -1}
 #: Specs whose objects are sent at once.
@@ -62,7 +62,7 @@ def _batches(made: Sequence[Made]) -> Iterator[Sequence[Made]]:
 def _create(cluster: Access, namespace: str, objects: Sequence[Manifest], *flags: str) -> None:
     text = "\n---\n".join(map(json.dumps, objects))
     argv = ("create", "--validate=strict", f"--namespace={namespace}", *flags, "-f", "-")
-    cluster.kubectl(*argv, stdin=text, timeout=300)
+    cluster.kubectl(*argv, stdin=text, timeout=900)
 
 
 def _refusal(cluster: Access, namespace: str, made: Sequence[Made]) -> str | None:
@@ -80,7 +80,7 @@ def _refusal(cluster: Access, namespace: str, made: Sequence[Made]) -> str | Non
             return None
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "backend", [pytest.param(name, marks=pytest.mark.profile(profile)) for name, profile in _PROFILES.items()]
 )

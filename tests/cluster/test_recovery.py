@@ -15,8 +15,9 @@ from tests.cluster.account import who_may
 
 #: How long it is down, in seconds; it takes some more to start.
 OUTAGES = (0, 1, 3, 6, 12)
-#: From its first answer to the change that is reported, in seconds.
-BOUND = 1.5
+#: From its first answer to the change that is reported, in seconds: a fraction of one, and more on a busy machine.
+#: Without the notice of the recovery, it would be a pause of up to eight.
+BOUND = 6
 
 
 async def ready(api):
@@ -57,7 +58,7 @@ async def test_a_watch_sees_changes_soon_after_each_outage_and_no_call_fails(clu
                 begun = time.monotonic()
                 await api.patch(path, {"data": {"after": str(seconds)}})
             while [each.get("data") for each in news.objects.values()] != [{"after": str(seconds)}]:
-                await asyncio.wait_for(news.changed(), 60)
+                await asyncio.wait_for(news.changed(), 180)
             took[seconds] = time.monotonic() - begun
             record_time("recovery", took[seconds])
             await starting

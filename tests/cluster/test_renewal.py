@@ -113,7 +113,7 @@ class Following:
     async def goes_on(self, news):
         """Wait until each of them has received something new."""
         calls, lines = self.calls, len(self.lines)
-        end = time.monotonic() + 45
+        end = time.monotonic() + 135
         while not (self.seen.get("is") == news and self.calls > calls + 1 and len(self.lines) > lines + 1):
             assert time.monotonic() < end, (self.seen, self.calls - calls, self.lines[lines:])
             await asyncio.sleep(0.1)
@@ -124,7 +124,7 @@ async def refused(kubeconfig):
     client = Client(ClusterConnection("old", kube_config=kubeconfig), outage_budget=0)
 
     async def ask():
-        for _ in range(300):
+        for _ in range(900):
             await client.get_path("/version")
             await asyncio.sleep(0.1)
 
@@ -135,6 +135,7 @@ async def refused(kubeconfig):
 
 @pytest.mark.parametrize("kept_in", ["connection", "file"])
 async def test_what_waits_goes_on_with_another_token(cluster, namespace, tmp_path, kept_in):
+    begun = time.monotonic()
     account = Account(cluster, namespace)
     connection = Connection(tmp_path / "config" if kept_in == "file" else None)
     one, two, three = (account.kubeconfig(token) for token in ("one", "two", "three"))
@@ -160,8 +161,8 @@ async def test_what_waits_goes_on_with_another_token(cluster, namespace, tmp_pat
         # Another one is there only some time after that.
         account.revoke("two")
         await refused(two)
-        # What had begun before goes on to its end.
-        await asyncio.sleep(4)
+        # What had begun before goes on to its end, which comes after three seconds of a server that is not busy.
+        await asyncio.sleep(12)
         publish("late")
         await asyncio.sleep(5)
         assert following.seen == {"is": "rotated"}
@@ -170,4 +171,5 @@ async def test_what_waits_goes_on_with_another_token(cluster, namespace, tmp_pat
     await Cluster.close_all()
     # Each line once.
     assert following.lines == [f"line {number}" for number in range(len(following.lines))]
-    assert connection.reads < 12
+    # Soon only one in ten seconds.
+    assert connection.reads < 12 + (time.monotonic() - begun) / 10

@@ -69,7 +69,7 @@ def test_kueue_admits_suspended_job(cluster, namespace, record_time):
     kind = "pytorchjobs.kubeflow.org"
     started = time.monotonic()
     _create(cluster, namespace, "kueue.yaml")
-    wait_until(cluster.kubectl, kind, "smoke", namespace, lambda job: "Suspended" in conditions(job), seconds=60)
+    wait_until(cluster.kubectl, kind, "smoke", namespace, lambda job: "Suspended" in conditions(job), seconds=180)
     assert cluster.kubectl.get(kind, "smoke", namespace)["spec"]["runPolicy"]["suspend"] is True
     wait_for_success(cluster.kubectl, kind, "smoke", namespace)
     record_time("PyTorchJob held and admitted by Kueue", time.monotonic() - started)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cluster.oci import ImageConfig
 from tests.cluster.paths import HERE, cache_root
 from tests.cluster.pins import Worker, digest
-from tests.cluster.shell import run, run_logged
+from tests.cluster.shell import run, run_logged, with_tries
 
 _ROOTFS = HERE / "rootfs"
 
@@ -93,7 +93,13 @@ def build_layer(worker: Worker, out: Path) -> None:
         install_wheels(worker.wheels, worker.python, wheels, out.with_suffix(".pip.log"))
         _shrink(wheels)
         argv = _argv(worker, wheels, _ROOTFS, out)
-        run_logged(argv, out.with_suffix(".mmdebstrap.log"), env={**os.environ, "TMPDIR": folder})
+        log = out.with_suffix(".mmdebstrap.log")
+
+        def attempt() -> None:
+            out.unlink(missing_ok=True)
+            run_logged(argv, log, env={**os.environ, "TMPDIR": folder})
+
+        with_tries(attempt)
 
 
 def _argv(worker: Worker, wheels: Path, rootfs: Path, out: Path) -> list[str | Path]:
@@ -135,7 +141,7 @@ def install_wheels(wheels: list[str], python: str, target: Path, log: Path) -> N
     argv += ["--python-version", python, "--implementation", "cp"]
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
         argv += ["--platform", platform]
-    run_logged([*argv, *wheels], log, env=dict(os.environ))
+    with_tries(lambda: run_logged([*argv, *wheels], log, env=dict(os.environ)))
 
 
 def _shrink(wheels: Path) -> None:

@@ -116,6 +116,6 @@ def test_the_keyboard_alone_reaches_and_ends_a_dialog(page, tab):
 def test_it_moves_without_a_reload(opened):
     _, tab, first = opened
 
-    expect(tab.get_by_role("progressbar")).not_to_have_attribute("aria-valuenow", str(first), timeout=40_000)
+    expect(tab.get_by_role("progressbar")).not_to_have_attribute("aria-valuenow", str(first), timeout=120_000)
     assert step_of(tab) > first
     assert tab.evaluate("window.isTheFirst")

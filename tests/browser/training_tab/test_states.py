@@ -109,7 +109,7 @@ def test_stop_ends_the_job_and_the_audit_log_has_it(open_tab, airflow, runs):
 
     expect(tab.locator(".badge")).to_have_text("Cancelled")
     job = airflow.xcom("training_tab", runs.tab, "mapped", "job", 3)["name"]
-    wait_until(lambda: airflow.status_of(job).phase.ended or None, 30, lambda: "the job goes on")
+    wait_until(lambda: airflow.status_of(job).phase.ended or None, 90, lambda: "the job goes on")
     assert airflow.task_instance("training_tab", runs.tab, "mapped", 3)["state"] == "failed"
     events = airflow.request("GET", "/eventLogs", params={"dag_id": "training_tab", "event": "trainer_stop_job"})
     found = [(each["owner"], each["task_id"], each["map_index"]) for each in events["event_logs"]]

@@ -30,7 +30,7 @@ _CONNECTION = "kubernetes_default"
 FULL = os.environ.get("TRAINER_TEST_SCALE") == "full"
 #: When Airflow gives a task its next try, in seconds. On two busy cores some heartbeats come late, and with twenty jobs
 #: a restart of an API server takes longer than with three.
-HEARTBEAT_TIMEOUT = 60 if FULL else 30
+HEARTBEAT_TIMEOUT = 60 if FULL else 45
 _NOTICE = {
     **QUICK_TO_NOTICE,
     "scheduler": {**QUICK_TO_NOTICE["scheduler"], "task_instance_heartbeat_timeout": str(HEARTBEAT_TIMEOUT)},

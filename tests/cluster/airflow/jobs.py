@@ -9,12 +9,12 @@ from tests.cluster.jobs import resource_name
 from tools.airflow_runner.api import wait_until
 
 #: Seconds: pods take their time to go.
-_GONE = 90
+_GONE = 270
 
 
 def handle_of(on_cluster: OnCluster, dag_id: str, run: str) -> JobHandle:
     """The job that a task has recorded."""
-    found = wait_until(lambda: on_cluster.airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")
+    found = wait_until(lambda: on_cluster.airflow.xcom(dag_id, run, "train", "job"), 90, lambda: "no handle in XCom")
     return JobHandle.parse(found)
 
 

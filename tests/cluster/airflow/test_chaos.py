@@ -12,6 +12,7 @@ import re
 import signal
 import sqlite3
 import time
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -25,7 +26,7 @@ from tools.airflow_runner.api import AirflowApiError, wait_until
 
 #: One job on each backend; the whole number on all of them together.
 KUBEFLOW = ("trainer", "training-operator", "native")
-pytestmark = pytest.mark.timeout(1800 if FULL else 300)
+pytestmark = [pytest.mark.no_second_chance, pytest.mark.timeout(1800 if FULL else 900)]
 _STATES = frozenset({"success", "failed"})
 
 
@@ -64,13 +65,13 @@ def train(on_cluster, airflow, tmp_path):
             trainings.append(Training(backend, dag_id, run, folder))
             begun.append(trainings[-1])
         for each in begun:
-            each.folder.wait_for_training(seconds=60 + 30 * len(begun))
-            handle = wait_until(lambda each=each: has_handle(airflow, each), 60, lambda: "no handle in XCom")
+            each.folder.wait_for_training(seconds=180 + 60 * len(begun))
+            handle = wait_until(lambda each=each: has_handle(airflow, each), 180, lambda: "no handle in XCom")
             each.key = handle["name"].split("-")[-2]
         if "deferred" in dag_id:
             for each in begun:
                 airflow.wait_for_task(dag_id, each.run_id, "train", "deferred")
-                wait_until(lambda each=each: trigger_follows(airflow, each), 60, lambda: "no line of its trigger")
+                wait_until(lambda each=each: trigger_follows(airflow, each), 180, lambda: "no line of its trigger")
         return begun
 
     yield start
@@ -108,7 +109,7 @@ def finish(airflow, trainings, try_number=1):
     for each in trainings:
         each.folder.go()
     for each in trainings:
-        task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=240, try_number=try_number)
+        task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=720, try_number=try_number)
         log = airflow.task_log(each.dag_id, each.run_id, "train", task["try_number"])
         assert (each.backend, task["state"]) == (each.backend, "success"), log
         assert (each.backend, len(each.folder.trainings())) == (each.backend, 1), log
@@ -127,7 +128,7 @@ def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(on_clus
     airflow.add("triggerer-2", "triggerer")
     try:
         stall(airflow, "triggerer")
-        wait_until(lambda: first not in triggerers() or None, 90, lambda: f"triggerers: {triggerers()}")
+        wait_until(lambda: first not in triggerers() or None, 270, lambda: f"triggerers: {triggerers()}")
         airflow.send("triggerer", signal.SIGCONT)
 
         def left_alone():
@@ -135,7 +136,7 @@ def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(on_clus
             # Airflow 3.3 may have closed the log by the time at which the trigger has an answer.
             return all("elsewhere: it goes on" in log or "invoking on_kill" in log for log in logs) or None
 
-        wait_until(left_alone, 60, lambda: "\n".join(story(airflow, each) for each in trainings))
+        wait_until(left_alone, 180, lambda: "\n".join(story(airflow, each) for each in trainings))
         time.sleep(10)  # by then it would have ended them
         finish(airflow, trainings)
     finally:
@@ -165,17 +166,27 @@ def test_a_worker_that_loses_airflows_api_server_ends_no_job(on_cluster, airflow
     *trainings, marked = train("patient_waiting", [*backends, "native"])
 
     airflow.kill("api-server", signal.SIGKILL)
-    time.sleep(HEARTBEAT_TIMEOUT + 10)  # until the scheduler has given each task another try
+    time.sleep(HEARTBEAT_TIMEOUT + 10)  # so long they have no heartbeat
+    for each in (*trainings, marked):
+        wait_until(lambda each=each: has_another_try(airflow, each), 180, lambda each=each: f"no other try: {each}")
     airflow.restart("api-server")
-    wait_until(lambda: mark(airflow, marked, "failed"), 60, lambda: "the mark is refused")
+    wait_until(lambda: mark(airflow, marked, "failed"), 180, lambda: "the mark is refused")
 
     for each in trainings:
-        wait_until(lambda each=each: adopted(airflow, each), 120, lambda each=each: story(airflow, each))
+        wait_until(lambda each=each: adopted(airflow, each), 360, lambda each=each: story(airflow, each))
     # Longer than it takes until an old worker has heard that its task is not its own any more.
     time.sleep(10)
-    wait_until(lambda: not pods_of(on_cluster, marked) or None, 60, lambda: "the job of the marked task runs on")
+    wait_until(lambda: not pods_of(on_cluster, marked) or None, 180, lambda: "the job of the marked task runs on")
     finish(airflow, trainings, try_number=2)
     wait_until_gone(on_cluster)
+
+
+def has_another_try(airflow, training):
+    """Whether the scheduler has taken a task from its worker. Only the database says so without an API server."""
+    with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=30)) as database:
+        query = "select state, try_number from task_instance where dag_id = ? and run_id = ?"
+        (found,) = database.execute(query, (training.dag_id, training.run_id)).fetchall()
+    return found != ("running", 1) or None
 
 
 def mark(airflow, training, state):
@@ -203,10 +214,10 @@ def test_a_job_that_lost_a_pod_starts_again_within_the_same_try(on_cluster, airf
             pod = pods_of(on_cluster, each)[0]["metadata"]["name"]  # rank 0's, so that each start is counted
             on_cluster.access.kubectl.evict(pod, on_cluster.namespace)
         for each in trainings:
-            each.folder.wait_for_training(2, seconds=120)
+            each.folder.wait_for_training(2, seconds=360)
             each.folder.go()
         for each in trainings:
-            task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=240)
+            task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=720)
             log = airflow.task_log(each.dag_id, each.run_id, "train")
             assert (each.backend, task["state"], task["try_number"]) == (each.backend, "success", 1), log
             # Where the Training Operator has not seen the pod's end, it replaces the pod, and the job goes on.

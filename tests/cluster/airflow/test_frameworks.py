@@ -35,7 +35,7 @@ def train(on_cluster, backend, framework):
     started = time.monotonic()
     runs = {dag_id: on_cluster.run(dag_id, backend) for dag_id in (f"{framework}_waiting", f"{framework}_deferred")}
     for dag_id, run in runs.items():
-        assert on_cluster.airflow.wait_for_run(dag_id, run, 240) == "success", on_cluster.airflow.task_log(
+        assert on_cluster.airflow.wait_for_run(dag_id, run, 720) == "success", on_cluster.airflow.task_log(
             dag_id, run, "train", 1
         )
 

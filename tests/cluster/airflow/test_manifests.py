@@ -21,7 +21,7 @@ BROUGHT = {
     "job": ("jobs.batch", "native", "", 2, True),
 }
 #: Seconds until a sensor has looked once, whatever else this machine does.
-LOOKED_WITHIN = 90
+LOOKED_WITHIN = 270
 
 
 def new_name():
@@ -71,7 +71,7 @@ def bring(on_cluster, kind):
         assert f"[{handle.leader}]" in log
         wait_until(
             lambda handle=handle: not kubectl.get(resource, handle.name, on_cluster.namespace) or None,
-            60,
+            180,
             lambda handle=handle: f"{handle.name} is left",
         )
 
@@ -139,7 +139,7 @@ def test_its_start_is_waited_for_by_label_and_it_goes_on(on_cluster, side_by_sid
 
 def wait_for_its_start(on_cluster, how):
     name = new_name()
-    with applied(on_cluster, batch_job(name, ticks=600, labels={"stage": name})):
+    with applied(on_cluster, batch_job(name, ticks=7200, labels={"stage": name})):
         run = on_cluster.run(f"found_{how}", "", selector=f"stage={name}", phase="running")
 
         assert on_cluster.airflow.wait_for_run(f"found_{how}", run) == "success"
@@ -166,7 +166,7 @@ def test_every_job_that_matches_is_waited_for_and_one_that_fails_fails_or_skips(
     def job(which, **fields):
         return batch_job(f"{name}-{which}", labels={"stage": f"{name}-{which[:4]}"}, **fields)
 
-    with applied(on_cluster, job("good-1", ticks=600), job("fail-1", ticks=1, end="exit 3")):
+    with applied(on_cluster, job("good-1", ticks=7200), job("fail-1", ticks=1, end="exit 3")):
         wanted = {"found_every_hard": "good", "found_every_soft": "fail"}
         runs = {
             dag_id: on_cluster.run(dag_id, "", selector=f"stage={name}-{which}") for dag_id, which in wanted.items()
@@ -175,7 +175,7 @@ def test_every_job_that_matches_is_waited_for_and_one_that_fails_fails_or_skips(
         # It comes while the other one is waited for.
         with applied(on_cluster, job("good-2", ticks=1)):
             where = f"--namespace={on_cluster.namespace}"
-            cluster.kubectl("exec", f"job/{name}-good-1", where, "--pod-running-timeout=60s", "--", "touch", "/tmp/go")
+            cluster.kubectl("exec", f"job/{name}-good-1", where, "--pod-running-timeout=170s", "--", "touch", "/tmp/go")
 
             assert airflow.wait_for_run("found_every_hard", runs["found_every_hard"]) == "success"
             found = airflow.xcom("found_every_hard", runs["found_every_hard"], "wait")

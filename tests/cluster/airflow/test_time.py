@@ -15,7 +15,7 @@ from tools.airflow_runner.instance import COMPONENTS
 
 KUBEFLOW = ("trainer", "training-operator", "native")
 #: Seconds by which a job's own deadline is later than its task's, and that its pods may take to be gone then.
-LATER, SLOW = 60, 45
+LATER, SLOW = 60, 135
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def start(on_cluster, folder):
     """Function (DAG, backend) -> both, and the run. Its job trains in the test's folder until all are let go."""
 
     def start(dag_id, backend):
-        params = {"folder": str(folder), "patience": "600", "nodes": 1}
+        params = {"folder": str(folder), "patience": "1800", "nodes": 1}
         return dag_id, backend, on_cluster.run(dag_id, backend, **params)
 
     return start
@@ -36,16 +36,16 @@ def start(on_cluster, folder):
 
 def wait_for_jobs(folder, count):
     """Wait until so many jobs train; one that is resumed begins twice."""
-    wait_until(lambda: len(set(folder.trainings())) == count or None, 120, lambda: f"trainings: {folder.trainings()}")
+    wait_until(lambda: len(set(folder.trainings())) == count or None, 360, lambda: f"trainings: {folder.trainings()}")
 
 
 def name_of(airflow, started):
     """The name of the job of a run."""
     dag_id, _, run = started
-    return wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")["name"]
+    return wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), 90, lambda: "no handle in XCom")["name"]
 
 
-def end_of(airflow, started, timeout=120):
+def end_of(airflow, started, timeout=360):
     dag_id, backend, run = started
     return dag_id, backend, airflow.wait_for_run(dag_id, run, timeout)
 
@@ -75,7 +75,6 @@ def test_jobs_end_with_their_task_or_run_and_are_suspended_and_resumed_by_other_
     wait_until_gone(on_cluster)
 
 
-@pytest.mark.timeout(450)
 def test_without_any_part_of_airflow_a_job_goes_on_and_one_whose_time_is_over_ends(on_cluster, airflow, start, folder):
     limited = [start("limited_deferred", backend) for backend in KUBEFLOW]
     going_on = [start("watched_deferred", backend) for backend in KUBEFLOW]
@@ -98,11 +97,11 @@ def test_without_any_part_of_airflow_a_job_goes_on_and_one_whose_time_is_over_en
     finally:
         for component in COMPONENTS:
             airflow.add(component, component)
-        airflow.wait_until_healthy(120)
+        airflow.wait_until_healthy(360)
 
     folder.go()
     for expected, started in (("success", going_on), ("failed", limited)):
-        ends = [end_of(airflow, each, timeout=180) for each in started]
+        ends = [end_of(airflow, each) for each in started]
         assert ends == [(dag_id, backend, expected) for dag_id, backend, _ in started]
     # None was trained a second time.
     assert len(folder.trainings()) == len(set(folder.trainings())) == 6

@@ -76,7 +76,7 @@ def test_a_whole_request_reaches_the_pods_and_its_tool_answers(on_cluster, clust
     handle = handle_of(on_cluster, "whole_request", run)
     wait_until(
         lambda: {each.name for each in folder.path.glob("*.json")} == {"master-0.json", "worker-0.json"} or None,
-        120,
+        360,
         lambda: airflow.task_log("whole_request", run, "train"),
     )
     pods = {
@@ -84,7 +84,7 @@ def test_a_whole_request_reaches_the_pods_and_its_tool_answers(on_cluster, clust
         for each in kubectl.list("pods", on_cluster.namespace)
         if _is_of(each, handle)
     }
-    curves = wait_until(lambda: _curves(cluster, on_cluster.namespace, pods, handle), 60, lambda: handle.tools)
+    curves = wait_until(lambda: _curves(cluster, on_cluster.namespace, pods, handle), 180, lambda: handle.tools)
     folder.go()
 
     assert airflow.wait_for_run("whole_request", run) == "success", airflow.task_log("whole_request", run, "train")

@@ -40,10 +40,10 @@ class ClusterCase:
     access: Access
     namespace: str
     leader = "worker-0"
-    patience = 90
+    patience = 270
     # Most looks are a process of kubectl.
     pause = 0.2
-    notices_within = 30
+    notices_within = 60
     measures_memory = False
     asks_to_end = True
 
@@ -76,6 +76,8 @@ class ClusterCase:
             "command": ["python3", "-u", "-c", script],
             "env": {"SHARED": _FOLDER, **fields.pop("env", {})},
             "run_policy": policy,
+            # Pods that ask for nothing get no more than the rest of a busy machine.
+            "resources_per_node": {"cpu": {"requests": "50m"}, **fields.pop("resources_per_node", {})},
             "pod_template": {
                 "spec": {
                     **fields.pop("pod_spec", {}),

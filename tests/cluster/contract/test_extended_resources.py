@@ -33,7 +33,7 @@ async def test_a_replica_has_its_gpus_or_waits_for_them_and_says_so(contract, cl
     await contract.until(lambda: not contract.case.main(handle))
 
     diagnosis = await verdict(
-        contract, contract.case.job("pass", nodes=1, resources_per_node={"gpu": 65}), startup_timeout=5
+        contract, contract.case.job("pass", nodes=1, resources_per_node={"gpu": 65}), startup_timeout=30
     )
     assert diagnosis.reason == "Unschedulable"
     assert f"Insufficient {GPU}" in diagnosis.message
@@ -62,7 +62,7 @@ async def test_a_pod_that_another_of_higher_priority_displaces_is_no_failure_of_
             ],
         },
     }
-    job = contract.case.job('note("began"); time.sleep(60)', nodes=1, container={"resources": limits})
+    job = contract.case.job('note("began"); time.sleep(3600)', nodes=1, container={"resources": limits})
 
     async def displace(handle):
         await running(contract, handle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from airflow_trainer_provider.job.result import summarize
@@ -15,8 +17,11 @@ async def test_progress_and_metrics(contract):
         pytest.skip("only Kubeflow Trainer has a place for it")
     script = (HERE / "smoke" / "scripts" / "report_progress.py").read_text()
 
-    handle, status = await contract.run(contract.case.job(f"{script}\ntime.sleep(3)", nodes=1))
+    handle = await contract.submit(contract.case.job(f'{script}\nwait_for("go")', nodes=1))
+    following = asyncio.ensure_future(contract.end(handle))
+    await contract.until(lambda: any("% done" in line and "loss 0.25" in line for line in contract.lines))
+    contract.release("go")
 
+    status = await following
     assert status.phase is JobPhase.SUCCEEDED
-    assert any("% done" in line and "loss 0.25" in line for line in contract.lines), contract.lines
     assert summarize(handle, status, await contract.backend.result(handle))["metrics"] == {"loss": 0.25}

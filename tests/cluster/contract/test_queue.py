@@ -14,8 +14,8 @@ _QUEUE = {
     "metadata": {"name": "queue"},
     "spec": {"clusterQueue": "trainer-test"},
 }
-#: Long enough for a pod to start. The job is in its queue for longer.
-_STARTUP_TIMEOUT = 15
+#: Long enough for a pod to start on a busy machine. The job is in its queue for longer.
+_STARTUP_TIMEOUT = 40
 
 
 async def test_time_in_a_queue_is_reported_and_does_not_count_as_start_up(contract, cluster, namespace):

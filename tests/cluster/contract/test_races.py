@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from airflow_trainer_provider.errors import SubmitError
 from airflow_trainer_provider.job.status import JobPhase
+
+pytestmark = pytest.mark.no_second_chance
 
 
 async def test_of_two_tries_at_once_the_later_one_has_the_job(contract):

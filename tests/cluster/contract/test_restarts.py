@@ -11,7 +11,7 @@ note("attempts-" + me, "x")
 if me == "worker-1":
     print("attempt")
     sys.exit(3)
-time.sleep(300)
+time.sleep(3600)
 """
 
 

@@ -77,7 +77,7 @@ async def direct(cluster, namespace, shared):
             "template": {"spec": {"replicatedJobs": [_STEP]}},
         },
     }
-    cluster.kubectl.apply_until_accepted([runtime], seconds=60)
+    cluster.kubectl.apply_until_accepted([runtime], seconds=180)
     connected = await Cluster.of(ClusterConnection(id=name, kube_config_path=str(cluster.kubectl.kubeconfig)))
     yield Contract(DirectCase(ClusterBackend("trainer", connected, namespace), shared, cluster, namespace, name))
     await connected.close()
@@ -110,7 +110,7 @@ async def test_a_runtime_of_the_namespace_gives_what_the_job_does_not(contract, 
         "containers"
     ]
     container["env"] = [{"name": "OF_THE_RUNTIME", "value": "yes"}]
-    cluster.kubectl.apply_until_accepted([mine], f"--namespace={namespace}", seconds=60)
+    cluster.kubectl.apply_until_accepted([mine], f"--namespace={namespace}", seconds=180)
     # The image is the runtime's.
     job = contract.case.job(
         'note("seen", os.environ["OF_THE_RUNTIME"])',
@@ -232,7 +232,7 @@ async def test_initializers_have_what_the_task_says_and_the_nodes_start_after_th
         "metadata": {"name": "hub"},
         "stringData": {"TOKEN": "of-the-secret"},
     }
-    cluster.kubectl.apply_until_accepted([token, mine], f"--namespace={namespace}", seconds=60)
+    cluster.kubectl.apply_until_accepted([token, mine], f"--namespace={namespace}", seconds=180)
     dataset = {"storage_uri": "hf://of/the-task", "env": {"REVISION": "main"}, "secret": "hub"}
     snippet = """
         texts = sorted(file.read_text().strip() for file in shared.glob("*.fetched"))

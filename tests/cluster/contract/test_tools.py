@@ -36,7 +36,7 @@ wait_for("end")
 _FIXED = 32111
 _TAKEN = 32112
 #: How soon a new Service forwards its port.
-_SECONDS = 20
+_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,13 @@ import pytest
 
 from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster import cgroups
 from tests.cluster.contract.jobs import running, verdict
 from tests.contract.conftest import Contract
 
 _LARGE = "9999"
-#: Seconds that a busy machine may need to start a pod, and to see the last one off.
-_SLOW = 40
+#: What runs until something ends it, however long a busy machine takes to do so.
+_RUNS_ON = "time.sleep(3600)"
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def failed(contract, record_verdict):
 
 
 async def test_a_rank_that_raises(contract, failed):
-    job = contract.case.job('if me.endswith("1"): raise ValueError("labels are missing")\ntime.sleep(60)')
+    job = contract.case.job(f'if me.endswith("1"): raise ValueError("labels are missing")\n{_RUNS_ON}')
 
     diagnosis = await failed("rank raises", job)
 
@@ -49,13 +50,18 @@ async def test_a_module_that_is_missing(contract, failed):
     assert "no_such_module" in diagnosis.message
 
 
-async def test_out_of_memory(contract, failed):
+async def test_out_of_memory(contract, record_verdict):
     job = contract.case.job(
-        "block = bytearray(300 << 20); time.sleep(60)", nodes=1, resources_per_node={"memory": "100Mi"}
+        f"block = bytearray(300 << 20); {_RUNS_ON}", nodes=1, resources_per_node={"memory": "100Mi"}
     )
 
-    diagnosis = await failed("out of memory", job)
+    diagnosis = await verdict(contract, job)
 
+    if cgroups.version() == 1 and diagnosis.reason == "Error":
+        # There the container runtime learns of the end and of its cause separately, now and then of the end first.
+        assert "it was ended by SIGKILL" in diagnosis.message
+        return
+    record_verdict("out of memory", contract.backend.name, diagnosis)
     assert (diagnosis.reason, diagnosis.retry_can_help) == ("OOMKilled", "no")
 
 
@@ -70,7 +76,8 @@ async def test_an_image_or_a_secret_that_is_missing(contract, failed):
         failed("image missing", without_image), failed("Secret missing", without_secret, task="another")
     )
 
-    assert 60 <= time.monotonic() - begun < 60 + _SLOW
+    # Not sooner. Later than the patience of the case, the verdict would be another one.
+    assert time.monotonic() - begun >= 60
     assert image.reason in ("ImagePullBackOff", "ErrImagePull")
     assert image.retry_can_help == "no"
     assert "registry.invalid/none:1" in image.message
@@ -83,7 +90,7 @@ async def test_an_image_name_that_is_none(contract, failed):
 
     diagnosis = await failed("image name invalid", contract.case.job("pass", nodes=1, image="Not/An:Image!"))
 
-    assert 10 <= time.monotonic() - begun < 10 + _SLOW
+    assert time.monotonic() - begun >= 10
     assert (diagnosis.reason, diagnosis.retry_can_help) == ("InvalidImageName", "no")
 
 
@@ -102,7 +109,7 @@ async def test_a_job_that_can_never_start_is_not_resumed_by_the_next_try(contrac
 async def test_no_node_has_room(contract, failed):
     job = contract.case.job("pass", nodes=1, resources_per_node={"cpu": {"requests": _LARGE}})
 
-    diagnosis = await failed("unschedulable", job, startup_timeout=5)
+    diagnosis = await failed("unschedulable", job, startup_timeout=30)
 
     assert diagnosis.reason == "Unschedulable"
     assert "Insufficient cpu" in diagnosis.message
@@ -111,8 +118,11 @@ async def test_no_node_has_room(contract, failed):
 async def test_a_quota_is_used_up(contract, failed, cluster, namespace):
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "0"}}}
     cluster.kubectl.apply([quota], f"--namespace={namespace}")
+    # The API server admits nothing by a quota that has not been counted.
+    counted = "--for=jsonpath={.status.hard.pods}=0"
+    cluster.kubectl("wait", counted, "quota/pods", f"--namespace={namespace}", "--timeout=170s")
 
-    diagnosis = await failed("quota used up", contract.case.job("pass", nodes=1), startup_timeout=12)
+    diagnosis = await failed("quota used up", contract.case.job("pass", nodes=1), startup_timeout=45)
 
     assert "exceeded quota: pods" in diagnosis.message
 
@@ -120,7 +130,7 @@ async def test_a_quota_is_used_up(contract, failed, cluster, namespace):
 async def test_a_pod_is_evicted(contract, failed, cluster, namespace):
     if contract.backend.name == "training-operator":
         pytest.skip("what the Training Operator sees first is chance: the pod's failure, or that there is no pod")
-    job = contract.case.job('note("began"); time.sleep(60)', nodes=1)
+    job = contract.case.job(f'note("began"); {_RUNS_ON}', nodes=1)
 
     async def evict(handle):
         await running(contract, handle)
@@ -132,7 +142,7 @@ async def test_a_pod_is_evicted(contract, failed, cluster, namespace):
 
 
 async def test_a_pod_is_deleted(contract, failed, cluster, namespace):
-    job = contract.case.job('note("began"); time.sleep(60)', nodes=1)
+    job = contract.case.job(f'note("began"); {_RUNS_ON}', nodes=1)
 
     async def delete(handle):
         await running(contract, handle)
@@ -147,13 +157,13 @@ async def test_a_pod_is_deleted(contract, failed, cluster, namespace):
 
 
 async def test_the_deadline_passes(contract, failed):
-    job = contract.case.job("time.sleep(60)", nodes=1, run_policy={"active_deadline_seconds": 3})
+    job = contract.case.job(_RUNS_ON, nodes=1, run_policy={"active_deadline_seconds": 3})
 
     assert (await failed("deadline passed", job)).reason == "DeadlineExceeded"
 
 
 async def test_the_job_is_deleted(contract):
-    handle = await contract.submit(contract.case.job('note("began"); time.sleep(60)', nodes=1))
+    handle = await contract.submit(contract.case.job(f'note("began"); {_RUNS_ON}', nodes=1))
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
 
@@ -165,7 +175,7 @@ async def test_the_job_is_deleted(contract):
 
 
 async def test_the_namespace_is_deleted(contract, cluster, namespace):
-    handle = await contract.submit(contract.case.job('note("began"); time.sleep(60)', nodes=1))
+    handle = await contract.submit(contract.case.job(f'note("began"); {_RUNS_ON}', nodes=1))
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
 

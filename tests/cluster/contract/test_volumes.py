@@ -97,12 +97,11 @@ async def test_a_revision_that_is_not_there_is_named(contract, data):
     assert "git or s3 source of volumes" in (diagnosis.way_out or "")
 
 
-@pytest.mark.timeout(300)
 async def test_a_revision_that_is_not_there_uses_up_the_restarts(contract, data):
     if contract.backend.name != "training-operator":
         pytest.skip("the controller counts such restarts itself")
     # The verdict itself takes a minute.
-    contract.case.patience = 200
+    contract.case.patience = 600
     job = contract.case.job("pass", nodes=1, volumes=[data.git(revision="mian")], run_policy={"backoff_limit": 1})
 
     diagnosis = await verdict(contract, job)

@@ -29,7 +29,7 @@ _KUBECTL = "#!/bin/sh\necho kubeflow.org/v2beta1\n"
 
 @pytest.fixture
 def collected(tmp_path):
-    """Function (mark, variables) -> pytest's exit code and output for two tests under the conftest of tests/cluster."""
+    """Function (mark, tests, variables) -> pytest's exit code and output for tests below the cluster's conftest."""
     folder = tmp_path / "copy"
     folder.mkdir()
     shutil.copy(HERE / "conftest.py", folder)
@@ -37,8 +37,8 @@ def collected(tmp_path):
     (tmp_path / "kubectl").chmod(0o755)
     (tmp_path / "kubeconfig").touch()
 
-    def run(mark, **variables):
-        (folder / "test_it.py").write_text(_TESTS.format(mark=mark))
+    def run(mark, tests=_TESTS, **variables):
+        (folder / "test_it.py").write_text(tests.replace("{mark}", mark))
         dropped = ("CI", "PYTEST_ADDOPTS", "TRAINER_TEST_PROFILE")
         env = {name: value for name, value in os.environ.items() if name not in dropped}
         env |= {
@@ -49,7 +49,7 @@ def collected(tmp_path):
         }
         argv = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}"]
         argv += ["-p", "no:cacheprovider", str(folder)]
-        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=240)
         return done.returncode, done.stdout + done.stderr
 
     return run
@@ -67,6 +67,24 @@ def test_a_misspelt_profile_to_choose_tests_by_is_an_error(collected):
 
     assert code == pytest.ExitCode.USAGE_ERROR
     assert "TRAINER_TEST_PROFILE: there is no profile 'mpj'" in output
+
+
+_LIMITS = """\
+import pytest
+
+def test_as_it_comes(request):
+    assert request.node.get_closest_marker("timeout").args == (900,)
+
+@pytest.mark.timeout(1800)
+def test_with_its_own(request):
+    assert request.node.get_closest_marker("timeout").args == (1800,)
+"""
+
+
+def test_a_test_has_the_time_of_a_busy_machine_or_its_own(collected):
+    code, output = collected("kubeflow", _LIMITS)
+
+    assert (code, "2 passed" in output) == (0, True), output
 
 
 def test_tests_of_another_profile_are_left_out_where_one_is_chosen(collected):

@@ -28,7 +28,7 @@ def _deployment():
         "name": "manager",
         "image": "registry.test/it:latest",
         "imagePullPolicy": "Always",
-        "args": ["--leader-elect"],
+        "args": ["--leader-elect", "--verbose"],
         "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "2"}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "initialDelaySeconds": 10},
     }
@@ -45,10 +45,20 @@ def test_controller_runs_from_local_image_with_little():
     (container,) = document["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "trainer.test/it:1"
     assert container["imagePullPolicy"] == "Never"
-    assert container["args"] == ["--leader-elect", "--image=trainer.test/tiny:2"]
+    assert container["args"] == ["--verbose", "--image=trainer.test/tiny:2"]
     assert "limits" not in container["resources"]
     assert container["readinessProbe"]["initialDelaySeconds"] == 1
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_no_controller_elects_a_leader():
+    config = {"kind": "ConfigMap", "data": {"config.yaml": "leaderElection:\n  leaderElect: true\n"}}
+    document = _deployment()
+
+    manifests.adapt([config, {"kind": "ConfigMap"}, document], _CONTROLLER, "trainer.test/it:1", {"tiny": "it"})
+
+    assert config["data"] == {"config.yaml": "leaderElection:\n  leaderElect: false\n"}
+    assert document["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_missing_deployment_is_named():

@@ -57,6 +57,14 @@ def test_a_page_is_current_where_it_says_what_the_cluster_says(now, is_current):
     assert (verdicts.difference(now, page) is None) == is_current
 
 
+@pytest.mark.parametrize(("seconds", "what", "is_current"), [(12, "a", True), (45, "a", True), (45, "b", False)])
+def test_a_page_is_current_however_long_the_tests_let_a_start_take(seconds, what, is_current):
+    page = verdicts.table([row("quota", "native", "FailedCreate: a had not started 12 s after it could have: no")])
+    now = row("quota", "native", f"FailedCreate: {what} had not started {seconds} s after it could have: no")
+
+    assert (verdicts.difference(now, page) is None) == is_current
+
+
 def test_every_row_of_the_page_is_found_again():
     """Also one whose words hold what separates cells."""
     page = verdicts.table([row("odd", "native", "a | b: c", "no")])

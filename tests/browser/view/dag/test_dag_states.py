@@ -45,8 +45,7 @@ def test_the_page_says_how_the_runs_stand_and_fits(show, name):
         expect(page.locator("#view")).to_contain_text(text)
     for width in (390, 985):
         page.set_viewport_size({"width": width, "height": 800})
-        # The charts follow the new width in the frame after.
-        page.wait_for_timeout(100)
+        # The charts follow the new width in a later frame.
         assert overflows(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         # Narrow, the table is a list.

@@ -82,7 +82,7 @@ for how in ("poke", "reschedule", "deferred"):
             deferrable=how == "deferred",
             mode="poke" if how == "deferred" else how,
             poke_interval=2,
-            timeout=150,
+            timeout=450,
         )
 
 for soft in (False, True):
@@ -98,5 +98,5 @@ for soft in (False, True):
             every_match=True,
             soft_fail=soft,
             deferrable=True,
-            timeout=150,
+            timeout=450,
         )

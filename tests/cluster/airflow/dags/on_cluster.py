@@ -28,7 +28,7 @@ PARAMS = {
     "namespace": "default",
     "folder": "",
     "mode": "train",
-    "patience": "120",
+    "patience": "360",
     "nodes": 2,
     "image": "trainer.test/worker:test",
 }
@@ -69,7 +69,7 @@ WATCHED = {
     **COMMON,
 }
 #: Long enough for six jobs to start, whatever else the machine does.
-LIMIT = timedelta(seconds=40)
+LIMIT = timedelta(seconds=90)
 
 for how in ("waiting", "deferred"):
     for framework, (script, layout) in LAYOUTS.items():
