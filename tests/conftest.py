@@ -1,14 +1,22 @@
-"""Which tests run at once, where several do, and which run again in CI."""
+"""What all tests begin with: an Airflow of their own, which tests run at once, and what CI asks for."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import shutil
+import tempfile
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+from tests import second_chance
+
+# Before the first import of airflow, which reads its configuration there, and writes it where there is none.
+for _name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
+    del os.environ[_name]
+_AIRFLOW_HOME = os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
 
 # A machine that is busy with other tests is slow now and then.
 settings.register_profile("untimed", deadline=None)
@@ -26,37 +34,14 @@ _TURNS = (
 )
 
 
-#: Names the folder in which CI collects reports.
-_REPORTS = "TRAINER_TEST_REPORTS"
-
-
-class Reruns:
-    """Writes down each test that failed and was run again, for the closing table.
-
-    :param file: one line for each.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the report of one phase of a test."""
-        if report.outcome == "rerun":  # type: ignore[comparison-overlap]
-            crash = getattr(report.longrepr, "reprcrash", None)
-            raised = str(crash.message if crash else report.longrepr).partition("\n")[0]
-            with self._file.open("a") as file:
-                file.write(f"{report.nodeid}: {raised}\n")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Run a test of CI that fails once more: two cores run real clusters and Airflows, and starve one now and then."""
-    if not os.environ.get("CI"):
-        return
-    if config.option.reruns is None:
-        config.option.reruns = 1
-    # Each process that runs tests reports to the one that started it.
-    if os.environ.get(_REPORTS) and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Reruns(Path(os.environ[_REPORTS]) / "reruns"))
+    """Give CI what it asks for."""
+    second_chance.register(config)
+
+
+def pytest_unconfigure() -> None:
+    """Remove the home of Airflow that the tests had."""
+    shutil.rmtree(_AIRFLOW_HOME, ignore_errors=True)
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]

@@ -11,7 +11,9 @@ set -euo pipefail
 venv=$1 constraints=$2 extras=$3
 shift 3
 python=${PYTHON:-python3.11}
-uv=.bootstrap/bin/uv
+uv=.bootstrap/bin/uv uv_version=0.13.9
+# A slow or overloaded index is waited for.
+export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-120} UV_HTTP_RETRIES=${UV_HTTP_RETRIES:-8}
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -34,11 +36,22 @@ require_venv_module() {
     fi
 }
 
+# download COMMAND...: three times at most, as one lost connection is no reason to give up.
+download() {
+    local try
+    for try in 1 2 3; do
+        "$@" && return
+        [ "$try" = 3 ] || { say "Trying again in 10 s."; sleep 10; }
+    done
+    say "Packages could not be downloaded. Is PyPI reachable? PIP_INDEX_URL and UV_INDEX_URL name another index."
+    exit 1
+}
+
 bootstrap() {
-    [ -x "$uv" ] && return
+    [ -x "$uv" ] && [ "$("$uv" --version | cut -d' ' -f2)" = "$uv_version" ] && return
     require_venv_module
     "$python" -m venv --clear .bootstrap
-    .bootstrap/bin/python -m pip install --quiet --disable-pip-version-check uv
+    download .bootstrap/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
 }
 
 require_python
@@ -52,7 +65,7 @@ export UV_PYTHON_DOWNLOADS=never
 if [ ! -x "$venv/bin/python" ] || [ "$("$venv/bin/python" --version)" != "$("$python" --version)" ]; then
     "$uv" venv --quiet --clear --python "$python" "$venv"
 fi
-"$uv" pip install --quiet --compile-bytecode --python "$venv/bin/python" --constraint "$constraints" \
+download "$uv" pip install --quiet --compile-bytecode --python "$venv/bin/python" --constraint "$constraints" \
     --editable ".[$extras]" "${@/#/--group=}"
 mkdir -p "$venv/.installed"
 touch "$venv/.installed/$wanted"

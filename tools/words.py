@@ -28,7 +28,6 @@ SUFFIXES = (".md", ".py", ".sh", ".yaml")
 OTHERS = (
     ".ci/all",
     ".ci/run",
-    ".ci/stages",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Makefile",

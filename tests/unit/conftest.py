@@ -1,14 +1,8 @@
-"""What unit tests of more than one folder begin with: an Airflow without a database, and a fake API server."""
+"""What unit tests of more than one folder begin with: a fake API server."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-
 import pytest
-
-# Before the first import of airflow, which writes its configuration there.
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-unit-"))
 
 
 @pytest.fixture

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tools.ci.leftovers import CLUSTER_STATE, INSTANCE
+from tools.ci.processes import MARK, Process, running
+from tools.ci.stages import before_cluster, cluster
+
 _ROOT = Path(__file__).parents[3]
-_NEEDED = ["bash", "cat", "cut", "dirname", "env", "grep", "mkdir", "mktemp", "nice", "rm", "sed", "sleep", "tail"]
-_NEEDED += ["timeout"]
+_NEEDED = ["bash", "dirname", "env", "nice", "setsid", "sleep", "touch"]
 _PYTHONS = ("python3.12", "python3.13")
-_GATE = ["venv", "lint", "types", "contracts", "docs", "light", "newcomer"]
+_GATE = ["venv", "lint", "types", "contracts", "light", "docs", "newcomer"]
 #: Program -> the stages that need it, and have another name.
 _STAGES = {
     "python3.10": ["airflow-lowest", "browser-lowest", "lowest-unit"],
@@ -25,33 +34,53 @@ _REPORT = '<testsuites><testsuite><testcase name="one"/></testsuite></testsuites
 _MAKE = f"""\
 #!/bin/bash
 echo "$1 CI=$CI ARGS=${{ARGS:-}} $*" >>"$FAKE/made"
+[ -d "$TMPDIR" ] && echo "$TMPDIR" >>"$FAKE/temporary"
 eval "${{FAKE_MAKE:-}}"
 [ -z "${{PYTEST_ADDOPTS:-}}" ] || echo '{_REPORT}' >"${{PYTEST_ADDOPTS#--junitxml=}}"
+[ -z "${{TRAINER_TEST_REPORTS:-}}" ] || echo tests/unit/test_one.py >"$TRAINER_TEST_REPORTS/collected"
 """
 
 
 class Machine:
-    """Programs that a machine has; ``run`` runs .ci/all there and gives its exit code and its closing table."""
+    """Programs that a machine has; ``run`` runs .ci/all there and gives its exit code and its closing table.
+
+    Its processes have marks of their own, so that no run here ends what runs on the real machine.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.programs, self.temporary = folder, folder / "bin", folder / "tmp"
+        self.folder, self.programs = folder, folder / "bin"
         self.programs.mkdir()
-        self.temporary.mkdir()
         for name in _NEEDED:
             (self.programs / name).symlink_to(shutil.which(name))
         self.add("make", _MAKE)
-        self.add("id", "#!/bin/sh\necho 0\n")
         self.add("python3.11", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         for name in ("apt-get", "chromium", "python3.10", *_PYTHONS):
             self.add(name, "#!/bin/sh\n")
-        checkout = folder / "checkout"
-        for name in (".ci/all", ".ci/run", ".ci/stages", "tools/__init__.py", "tools/closing_table.py"):
-            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(_ROOT / name, checkout / name)
+        self.checkout = folder / "checkout"
+        tools = [str(file.relative_to(_ROOT)) for file in (_ROOT / "tools" / "ci").glob("*.py")]
+        for name in (".ci/all", ".ci/run", "tools/__init__.py", "tools/chromium.sh", *tools):
+            (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(_ROOT / name, self.checkout / name)
+        self.add_test("tests/unit/test_one.py")
+        self.mark, self.instance = f"RUN_{uuid.uuid4().hex}", f"INSTANCE_{uuid.uuid4().hex}"
+        self.change("processes", f'MARK = "{MARK}"', f'MARK = "{self.mark}"')
+        self.change("leftovers", f'INSTANCE = "{INSTANCE}"', f'INSTANCE = "{self.instance}"')
+        self.change("leftovers", f'Path("{CLUSTER_STATE}")', f'Path("{folder}/cluster")')
+
+    def change(self, module: str, old: str, new: str) -> None:
+        """Change tools/ci there."""
+        file = self.checkout / "tools" / "ci" / f"{module}.py"
+        assert file.read_text().count(old) == 1
+        file.write_text(file.read_text().replace(old, new))
 
     def add(self, name: str, text: str) -> None:
         (self.programs / name).write_text(text)
         (self.programs / name).chmod(0o755)
+
+    def add_test(self, name: str) -> None:
+        file = self.checkout / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
 
     def remove(self, name: str) -> None:
         (self.programs / name).unlink()
@@ -62,18 +91,35 @@ class Machine:
         return done.returncode, {line.split()[0]: line for line in table}
 
     def call(self, *stages: str, script: str = "all", **variables: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            "PATH": str(self.programs),
-            "HOME": str(self.folder),
-            "TMPDIR": str(self.temporary),
-            "FAKE": str(self.folder),
-            **variables,
-        }
-        argv = [str(self.programs / "bash"), str(self.folder / "checkout" / ".ci" / script), *stages]
-        done = subprocess.run(argv, env=env, check=False, capture_output=True, text=True, timeout=120)
-        print(done.stdout, done.stderr)
-        assert not list(self.temporary.iterdir())
-        return done
+        with self.start(*stages, script=script, **variables) as run:
+            output, errors = run.communicate(timeout=120)
+        print(output, errors)
+        self.assert_nothing_is_left()
+        return subprocess.CompletedProcess(run.args, run.returncode, output, errors)
+
+    def start(self, *stages: str, script: str = "run", **variables: str) -> subprocess.Popen[str]:
+        env = {"PATH": str(self.programs), "HOME": str(self.folder), "FAKE": str(self.folder), **variables}
+        # What is left of these runs belongs to the run of CI that they are part of.
+        env |= {name: os.environ[name] for name in (MARK,) if name in os.environ}
+        argv = [str(self.programs / "bash"), str(self.checkout / ".ci" / script), *stages]
+        return subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def processes(self) -> list[Process]:
+        """All processes there."""
+        return [process for process in running() if process.environment.get("FAKE") == str(self.folder)]
+
+    def temporary(self) -> list[str]:
+        """The temporary folders of runs there."""
+        noted = self.folder / "temporary"
+        folders = set(noted.read_text().split()) if noted.exists() else set()
+        return [folder for folder in folders if Path(folder).exists()]
+
+    def assert_nothing_is_left(self) -> None:
+        assert (self.processes(), self.temporary()) == ([], [])
+
+    def report(self) -> dict[str, Any]:
+        """The table of the last run, as JSON."""
+        return json.loads((self.checkout / ".ci" / "reports" / "table.json").read_text())
 
     @property
     def made(self) -> list[str]:
@@ -91,15 +137,34 @@ def test_the_gate_holds_what_decides_and_is_green(machine):
     assert code == 0
     assert list(table) == [*_GATE, "all"]
     assert table["light"].split()[2:] == ["1", "1", "0", "0", "ok"]
+    assert table["all"].endswith("passed")
+
+
+def test_the_table_is_there_as_json(machine):
+    machine.run(script="run", FAKE_MAKE='[ "$1" != docs ] || exit 2')
+
+    report = machine.report()
+    rows = {row["stage"]: row for row in report["rows"]}
+    assert (report["good"], report["total"]["passed"], list(rows)) == (False, 1, _GATE)
+    assert (rows["docs"]["outcome"], rows["light"]["tests"]["failures"]) == ("FAILED (2)", [])
 
 
 def test_the_gate_is_over_at_its_deadline(machine):
-    run = machine.folder / "checkout" / ".ci" / "run"
-    run.write_text(run.read_text().replace("deadline=1500", "deadline=2"))
+    machine.change("__main__", "_GATE = 25 * 60", "_GATE = 2")
 
     code, table = machine.run(script="run", FAKE_MAKE='[ "$1" != lint ] || sleep 100')
 
-    assert (code, "FAILED (124)" in table["lint"]) == (1, True)
+    assert (code, "FAILED: over its limit" in table["lint"]) == (1, True)
+    assert "FAILED: no time was left" in table["light"]
+
+
+def test_what_the_gate_has_no_time_for_is_left_to_the_whole_run(machine):
+    machine.change("__main__", "_GATE = 25 * 60", "_GATE = 200")
+
+    code, table = machine.run(script="run")
+
+    assert (code, [name for name in _GATE if "left to the whole run" in table[name]]) == (0, ["docs", "newcomer"])
+    assert "docs" not in " ".join(machine.made)
 
 
 def test_all_tiers_run_and_the_run_is_green(machine):
@@ -108,16 +173,16 @@ def test_all_tiers_run_and_the_run_is_green(machine):
     assert code == 0
     aside = ["heavy", "lowest-unit", *_PYTHONS]
     tiers = ["airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
-    assert list(table) == [*_GATE, *tiers, "all"]
+    assert set(table) == {*_GATE, *tiers, "all"}
     assert all(table[tier].split()[2:] == ["1", "1", "0", "0", "ok"] for tier in ["light", *tiers])
 
 
 def test_each_stage_can_be_run_by_itself(machine):
     names = machine.call("--list").stdout.split()
     code, table = machine.run()
-    assert (code, names) == (0, list(table)[:-1])
+    assert (code, sorted(names)) == (0, sorted(list(table)[:-1]))
 
-    for name in ("light", "browser", "cluster", "python3.13"):
+    for name in ("lint", "light", "browser", "cluster", "python3.13"):
         code, table = machine.run(name)
         assert (code, list(table)) == (0, [name, "all"])
 
@@ -126,8 +191,34 @@ def test_a_stage_that_there_is_not_is_refused_before_anything_runs(machine):
     done = machine.call("lint", "lihgt")
 
     assert done.returncode == 2
-    assert 'no stage "lihgt"; there are:\nvenv\nlint\n' in done.stderr
+    assert 'no stage "lihgt"; there are: venv, lint, ' in done.stderr
     assert not (machine.folder / "made").exists()
+
+
+def test_a_machine_without_python_is_named_before_anything_runs(machine):
+    machine.remove("python3.11")
+
+    done = machine.call(script="run")
+
+    assert done.returncode == 1
+    assert 'CI needs Python 3.11, and "python3.11" is not on this machine. Name another: PYTHON=' in done.stderr
+
+
+def test_a_disk_that_is_full_is_named_before_anything_runs(machine):
+    machine.change("machine", "NEEDED_GB = 15", "NEEDED_GB = 1_000_000")
+
+    done = machine.call(script="run")
+
+    assert done.returncode == 1
+    assert "GB left, and a run needs 1000000. `make clean` and" in done.stderr
+    assert not (machine.folder / "made").exists()
+
+
+def test_where_the_environment_cannot_be_made_nothing_else_runs(machine):
+    code, table = machine.run(script="run", FAKE_MAKE='[ "$1" != venv ] || exit 2')
+
+    assert (code, len(machine.made)) == (1, 1)
+    assert all("FAILED: there is no environment, as the stage venv has failed" in table[name] for name in _GATE[1:])
 
 
 def test_nothing_from_outside_chooses_tests_and_ci_is_set(machine):
@@ -141,11 +232,11 @@ def test_the_two_stages_on_the_lowest_airflow_run_the_lowest_python_and_all_that
     machine.run()
 
     made = [line.partition(" ARGS=")[2].partition(" ")[2] for line in machine.made]
-    of_lowest = [line.removeprefix("test-airflow-lowest ") for line in made if "test-airflow-lowest" in line]
+    of_lowest = {line.removeprefix("test-airflow-lowest ") for line in made if "test-airflow-lowest" in line}
     (of_3_12,) = [line for line in made if line.startswith("test-python") and line.count("python3.12")]
     python = f"PYTHON={machine.programs / 'python3.10'}"
-    tests = of_3_12.partition("ARGS=")[2]
-    assert of_lowest == [f"ARGS=tests/airflow {python}", f"ARGS={tests} {python}"]
+    tests = of_3_12.partition("ARGS=")[2].partition(" PYTHON=")[0]
+    assert of_lowest == {f"ARGS=tests/airflow {python}", f"ARGS={tests} {python}"}
     assert tests.startswith("tests/unit tests/contract --ignore=tests/unit/ci ")
 
 
@@ -157,7 +248,7 @@ def test_a_tier_that_the_machine_cannot_run_makes_the_run_red_unless_it_is_named
     stages = _STAGES.get(name, [name])
 
     code, table = machine.run()
-    assert (code, all("FAILED: " in table[stage] for stage in stages)) == (1, True)
+    assert (code, all("FAILED" in table[stage] for stage in stages)) == (1, True)
 
     code, table = machine.run(CI_WITHOUT=" ".join(["docs", *stages]))
     assert (code, all("skipped: " in table[stage] for stage in stages)) == (0, True)
@@ -168,6 +259,7 @@ def test_a_run_that_leaves_every_test_out_is_red(machine):
     _, table = machine.run()
 
     assert machine.run(CI_WITHOUT=" ".join(table))[0] == 1
+    assert machine.run(script="run", CI_WITHOUT="light")[0] == 1
 
 
 def test_a_name_that_is_part_of_a_stages_leaves_nothing_out(machine):
@@ -189,6 +281,21 @@ def test_a_tier_whose_pytest_fails_or_is_killed_makes_the_run_red_and_the_others
     assert table["cluster"].endswith("ok")
 
 
+def test_a_file_with_tests_that_is_not_collected_makes_the_run_red(machine):
+    machine.add_test("tests/unit/build/test_two.py")
+
+    code, table = machine.run(script="run")
+
+    assert (code, table["light"].endswith("FAILED; not collected: tests/unit/build/test_two.py")) == (1, True)
+
+
+def test_each_folder_of_tests_belongs_to_a_stage():
+    folders = {file.relative_to(_ROOT).parts[1] for file in (_ROOT / "tests").rglob("test_*.py")}
+    stages = [*before_cluster(), *cluster()]
+
+    assert folders == {Path(folder).parts[1] for stage in stages for folder in stage.tests}
+
+
 def test_each_pytest_of_the_cluster_tier_is_counted(machine):
     make = f"""if [ "$1" = test-cluster ]; then
         for number in 1 2 3; do echo '{_REPORT}' >"$TRAINER_TEST_REPORTS/$number.xml"; done; exit; fi"""
@@ -200,3 +307,71 @@ def test_each_pytest_of_the_cluster_tier_is_counted(machine):
 
 def test_a_check_without_tests_that_fails_makes_the_run_red(machine):
     assert machine.run(FAKE_MAKE='[ "$1" != lint ] || exit 2')[0] == 1
+
+
+def test_what_a_stage_leaves_behind_is_ended_and_named(machine):
+    code, _ = machine.run(script="run", FAKE_MAKE='[ "$1" != lint ] || { setsid sleep 300 & }')
+
+    rows = {row["stage"]: row["left"] for row in machine.report()["rows"]}
+    assert (code, [left.split()[1:] for left in rows["lint"]]) == (0, [["sleep", "300"]])
+    assert not any(left for stage, left in rows.items() if stage != "lint")
+
+
+def test_a_run_that_is_ended_from_outside_ends_what_it_started(machine):
+    run = start_and_reach(machine, "lint")
+
+    run.terminate()
+
+    output, _ = run.communicate(timeout=60)
+    assert (run.returncode, "FAILED: the run was ended from outside" in output) == (143, True)
+    machine.assert_nothing_is_left()
+
+
+def test_a_run_begins_by_ending_what_a_killed_run_and_other_checkouts_have_left(machine):
+    run = start_and_reach(machine, "light")
+    run.kill()
+    run.wait(60)
+    airflow = subprocess.Popen(["sleep", "300"], env={"FAKE": str(machine.folder), machine.instance: "x"})
+    assert (len(machine.processes()) > 2, len(machine.temporary())) == (True, 1)
+
+    code, _ = machine.run(script="run")
+
+    assert (code, airflow.wait(10)) == (0, -signal.SIGTERM)
+
+
+def test_a_cluster_that_was_left_is_ended_once_there_is_an_environment(machine):
+    (machine.folder / "cluster").mkdir()
+    machine.add_test(".venv/bin/python")
+    (machine.checkout / ".venv" / "bin" / "python").chmod(0o755)
+    (machine.checkout / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\necho "$*" >>"{machine.folder}/made"\n')
+
+    code, table = machine.run(script="run")
+
+    assert (code, list(table)[:3]) == (0, ["venv", "cluster-down", "lint"])
+    assert machine.made[1] == "-m tests.cluster down"
+
+
+def test_a_run_inside_of_a_stage_ends_nothing_that_goes_on(machine):
+    outer = start_and_reach(machine, "light")
+    (process,) = [each for each in machine.processes() if each.command == "sleep 301"]
+
+    inner = machine.start("lint", script="all", **{machine.mark: process.environment[machine.mark]})
+    output, _ = inner.communicate(timeout=60)
+
+    assert (inner.returncode, "sleep 301" in output) == (0, True)
+    assert [each for each in machine.processes() if each.command == "sleep 301"] == [process]
+    outer.terminate()
+    outer.communicate(timeout=60)
+    machine.assert_nothing_is_left()
+
+
+def start_and_reach(machine: Machine, stage: str) -> subprocess.Popen[str]:
+    """A gate in the middle of a stage, with a process that is far from its own."""
+    target = {"light": "test"}.get(stage, stage)
+    make = f'[ "$1" != {target} ] || {{ setsid sleep 301 & touch "$FAKE/reached"; sleep 300; }}'
+    run = machine.start(FAKE_MAKE=make)
+    deadline = time.monotonic() + 60
+    while not (machine.folder / "reached").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return run

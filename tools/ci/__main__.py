@@ -1,0 +1,130 @@
+"""``python -m tools.ci gate``, or ``python -m tools.ci all [--list | STAGE ...]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+from tools.ci import leftovers, machine, processes, stages
+from tools.ci.run import Run
+from tools.ci.stages import Stage
+from tools.ci.table import Result, make_table
+
+#: Of the last run in this checkout: the reports of its tests, and its closing table as table.json.
+REPORTS = Path(".ci/reports").absolute()
+#: Seconds after which the gate is over.
+_GATE = 25 * 60
+# Unix sockets in the temporary folder have paths of at most 107 characters.
+_MAX_TEMPORARY = 30
+
+
+def main() -> int:
+    """Run what the arguments name, and print the closing table."""
+    kind, chosen = _arguments(sys.argv[1:])
+    temporary = _temporary()
+    if problems := machine.missing(Path.cwd(), temporary):
+        print("This machine cannot run CI:", *problems, sep="\n  - ", file=sys.stderr)
+        return 1
+    print(machine.found(Path.cwd(), temporary))
+    for line in (*leftovers.end_leftovers(temporary), *(f"runs beside: {other}" for other in leftovers.others())):
+        print(line)
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, _stop)
+    name = processes.new_run()
+    with _folder(temporary, name) as folder:
+        run = Run(name, folder, REPORTS, _GATE if kind == "gate" else None)
+        try:
+            _run(run, kind, chosen)
+        except SystemExit:
+            run.results.append(Result("-", "FAILED: the run was ended from outside"))
+            raise
+        finally:
+            run.end()
+            good = _close(run)
+    return 0 if good else 1
+
+
+def _run(run: Run, kind: str, chosen: Sequence[str]) -> None:
+    def wanted(found: list[Stage]) -> list[Stage]:
+        return [stage for stage in found if not chosen or stage.name in chosen]
+
+    if kind == "gate":
+        run.run(stages.gate())
+        return
+    run.run(wanted(stages.before_cluster()))
+    with tempfile.TemporaryFile("w+") as output:
+        aside = Thread(target=run.run, args=(wanted(stages.beside_cluster()), output), daemon=True)
+        aside.start()
+        run.run(wanted(stages.cluster()))
+        aside.join()
+        output.seek(0)
+        print(output.read())
+
+
+def _close(run: Run) -> bool:
+    table = make_table(run.results)
+    (REPORTS / "table.json").write_text(json.dumps({"commit": _commit(), **table.as_json()}, indent=1))
+    print("", *table.lines(), sep="\n")
+    return table.good
+
+
+def _arguments(words: Sequence[str]) -> tuple[str, list[str]]:
+    parser = argparse.ArgumentParser(prog="python -m tools.ci", description="Run the stages of CI.")
+    parser.add_argument("kind", choices=("gate", "all"), help="what decides whether a change lands, or every stage")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="of the whole run: these alone")
+    parser.add_argument("--list", action="store_true", help="the names of the stages, and nothing else")
+    options = parser.parse_args(words)
+    whole = [*stages.before_cluster(), *stages.cluster(), *stages.beside_cluster()]
+    names = [stage.name for stage in (stages.gate() if options.kind == "gate" else whole)]
+    if options.list:
+        print(*names, sep="\n")
+        sys.exit()
+    if options.stages and options.kind == "gate":
+        parser.error("the gate is one thing: bash .ci/all STAGE ... runs stages by themselves")
+    if unknown := [name for name in options.stages if name not in names]:
+        parser.error(f'no stage "{unknown[0]}"; there are: {", ".join(names)}')
+    return options.kind, options.stages
+
+
+def _temporary() -> Path:
+    folder = Path(tempfile.gettempdir())
+    return folder if len(str(folder)) <= _MAX_TEMPORARY or not os.access("/tmp", os.W_OK) else Path("/tmp")
+
+
+@contextmanager
+def _folder(temporary: Path, name: str) -> Iterator[Path]:
+    """A temporary folder for all stages; by its name the next run finds it where this one is killed."""
+    folder = temporary / f"{leftovers.FOLDER_PREFIX}{name.rpartition('/')[2]}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _commit() -> str:
+    """The commit of this checkout, or nothing where it is a copy."""
+    if not shutil.which("git"):
+        return ""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], check=False, capture_output=True, text=True)
+    return asked.stdout.strip()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""The stages of the gate and of the whole run.
+
+The limits are about four times what a stage takes on two cores. What the machine lacks for a stage makes it fail; to
+leave a stage out it has to be named, in ``CI_WITHOUT``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tools.ci.leftovers import CLUSTER_STATE
+from tools.ci.processes import MARK
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command of a run.
+
+    :param name: of the stage.
+    :param minutes: after which it is ended.
+    :param command: what it runs.
+    :param tests: folders with tests of which each file has to be collected; empty: it runs no tests.
+    :param part: whether the command leaves some of these files out.
+    :param environment: variables for it.
+    :param lacks: what the machine lacks for it.
+    :param spare: whether it is left to the whole run where the gate is short of time.
+    """
+
+    name: str
+    minutes: int
+    command: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+    part: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    lacks: str = ""
+    spare: bool = False
+
+
+_LIGHT = ("tests/airflow", "tests/contract", "tests/local", "tests/unit")
+# On the other Pythons the tests of our own tools are left out, and a part of the random values for each field will do.
+_PYTHONS = ("3.12", "3.13")
+_OF_PYTHONS = ("tests/unit", "tests/contract")
+_NOT_OUR_TOOLS = "".join(
+    f" --ignore=tests/unit/{name}" for name in ("ci", "cluster_harness", "test_contracts.py", "test_mutants.py")
+)
+_FEWER_VALUES = {"FUZZ_VALUES": "100"}
+
+
+def gate() -> list[Stage]:
+    """What decides whether a change lands, one after the other."""
+    return [
+        _make("venv", 5, "venv"),
+        *_end_cluster(),
+        _make("lint", 3, "lint"),
+        _make("types", 5, "typecheck"),
+        _make("contracts", 3, "contracts"),
+        _make("light", 20, "test", tests=_LIGHT),
+        _make("docs", 5, "docs", spare=True),
+        _make("newcomer", 8, "test-newcomer", spare=True),
+    ]
+
+
+def _end_cluster() -> list[Stage]:
+    """A cluster that an earlier run of any checkout has left takes both cores."""
+    if MARK in os.environ or not CLUSTER_STATE.exists():
+        return []
+    return [Stage("cluster-down", 5, (".venv/bin/python", "-m", "tests.cluster", "down"))]
+
+
+def before_cluster() -> list[Stage]:
+    """The first stages of the whole run, one after the other: those with an Airflow starve beside others."""
+    lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))
+    return [
+        *(replace(stage, spare=False) for stage in gate()),
+        _lowest(_make("airflow-lowest", 20, "test-airflow-lowest", "ARGS=tests/airflow", tests=("tests/airflow",))),
+        _with_chromium(_make("browser", 15, "test-browser", tests=("tests/browser",))),
+        _with_chromium(_lowest(lowest_browser)),
+    ]
+
+
+def cluster() -> list[Stage]:
+    """The stage that waits most of its time."""
+    lacks = "" if _is_root_on_debian() else "the test cluster needs root and Debian's packages"
+    return [_make("cluster", 90, "test-cluster", tests=("tests/cluster",), lacks=lacks)]
+
+
+def beside_cluster() -> list[Stage]:
+    """What runs while the tests on a cluster wait, and yields to them.
+
+    What has trainings of its own is first, while the cluster is only started and ended.
+    """
+    arguments = f"ARGS={' '.join(_OF_PYTHONS)}{_NOT_OUR_TOOLS}"
+    lowest = _make("lowest-unit", 25, "test-airflow-lowest", arguments, tests=_OF_PYTHONS, part=True)
+    stages = [_make("heavy", 25, "test-heavy", tests=_LIGHT), _lowest(replace(lowest, environment=_FEWER_VALUES))]
+    for version in _PYTHONS:
+        path = _find_python(version)
+        stage = _make(f"python{version}", 25, "test-python", arguments, f"PYTHON={path}", tests=_OF_PYTHONS, part=True)
+        lacks = "" if path else "it is not on this machine"
+        stages.append(replace(stage, environment=_FEWER_VALUES, lacks=lacks))
+    return [replace(stage, command=("nice", "-n", "15", *stage.command)) for stage in stages]
+
+
+def _make(name: str, minutes: int, target: str, *more: str, **values: object) -> Stage:
+    return Stage(name, minutes, ("make", target, *more), **values)  # type: ignore[arg-type]
+
+
+def _lowest(stage: Stage) -> Stage:
+    path = _find_python("3.10")
+    lacks = "" if path else "python3.10 is not on this machine"
+    return replace(stage, command=(*stage.command, f"PYTHON={path}"), lacks=stage.lacks or lacks)
+
+
+def _with_chromium(stage: Stage) -> Stage:
+    if shutil.which("chromium") or _is_root_on_debian():
+        return replace(stage, command=("tools/chromium.sh", *stage.command))
+    return replace(stage, lacks="no chromium, and no right to install it")
+
+
+def _find_python(version: str) -> str:
+    """Its path, or nothing; pyenv has some that it does not show."""
+    found = [path for path in (shutil.which(f"python{version}"), *_of_pyenv(version)) if path and _works(path)]
+    return found[0] if found else ""
+
+
+def _of_pyenv(version: str) -> list[str]:
+    if not shutil.which("pyenv"):
+        return []
+    root = subprocess.run(["pyenv", "root"], check=False, capture_output=True, text=True).stdout.strip()
+    return sorted(map(str, Path(root, "versions").glob(f"{version}.*/bin/python{version}")), reverse=True)
+
+
+def _works(python: str) -> bool:
+    return subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
+
+
+def _is_root_on_debian() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
