@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -11,12 +12,14 @@ from pathlib import Path
 import psutil
 
 from airflow_trainer_provider.local.processes import UID_VARIABLE
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 
 SCRIPT = Path(__file__).parent / "scripts" / "job.py"
 _SUPERVISOR = "airflow_trainer_provider.local.supervisor.run"
-#: Each process that runs tests has an Airflow of its own, and a job has the environment of its Airflow.
-_XDIST_WORKER = "PYTEST_XDIST_WORKER"
+#: Names the process that runs these tests. Its Airflows inherit it, and each job has the environment of its Airflow:
+#: others may run the same tests on this machine.
+_TEST_PROCESS = "TRAINER_TEST_PROCESS"
+os.environ[_TEST_PROCESS] = secrets.token_hex(8)
 
 
 class JobFolder:
@@ -44,7 +47,7 @@ class JobFolder:
         except FileNotFoundError:
             return []
 
-    def wait_for_training(self, count: int = 1, seconds: float = 60) -> None:
+    def wait_for_training(self, count: int = 1, seconds: float = PATIENCE) -> None:
         """Wait until so many trainings have begun."""
         wait_until(lambda: len(self.trainings()) >= count or None, seconds, lambda: f"trainings: {self.trainings()}")
 
@@ -68,8 +71,7 @@ def job_processes(uid: str | None = None) -> list[psutil.Process]:
             if str(SCRIPT) not in process.cmdline():
                 continue
             env = process.environ()
-            ours = env.get(_XDIST_WORKER) == os.environ.get(_XDIST_WORKER)
-            if ours and uid in (None, env.get(UID_VARIABLE)):
+            if env.get(_TEST_PROCESS) == os.environ[_TEST_PROCESS] and uid in (None, env.get(UID_VARIABLE)):
                 found.append(process)
         except psutil.Error:
             continue

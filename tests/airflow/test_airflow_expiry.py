@@ -7,20 +7,33 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tools.airflow_runner import processes
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 from tools.airflow_runner.code import CHECKOUT, code_digest
 from tools.airflow_runner.expiry import expires, start_expiry, stop_expiry
 from tools.airflow_runner.record import Record, end_recorded, read_record
 from tools.airflow_runner.settings import MARKER
 
 pytestmark = pytest.mark.local
+
+#: Runs the expiry, whose sleep begins with a file in a folder and ends with another one.
+SLEEPS_AS_THE_TEST_SAYS = """
+import pathlib, runpy, sys, time
+folder, pause = pathlib.Path(sys.argv.pop(1)), time.sleep
+
+def sleep(seconds):
+    (folder / "asleep").touch()
+    while not (folder / "awake").exists():
+        pause(0.05)
+
+time.sleep = sleep
+runpy.run_module("tools.airflow_runner.expiry", run_name="__main__", alter_sys=True)
+"""
 
 
 class Sleeper:
@@ -34,8 +47,8 @@ class Sleeper:
         self.process = subprocess.Popen(["sleep", "300"], env=os.environ | {MARKER: self.record.marker})
 
     def wait_for_end(self) -> None:
-        self.process.wait(timeout=20)
-        wait_until(lambda: not processes.of_instance(self.record.marker) or None, 20, lambda: "the expiry stays")
+        self.process.wait(timeout=PATIENCE)
+        wait_until(lambda: not processes.of_instance(self.record.marker) or None, PATIENCE, lambda: "the expiry stays")
 
 
 @pytest.fixture
@@ -85,15 +98,14 @@ def test_it_outlives_the_checkout_and_the_home(instances, tmp_path):
     one, _ = instances
     clone = tmp_path / "clone"
     shutil.copytree(CHECKOUT / "tools", clone / "tools")
-    command = [sys.executable, "-m", "tools.airflow_runner.expiry", str(one.home), "2"]
+    command = [sys.executable, "-c", SLEEPS_AS_THE_TEST_SAYS, str(tmp_path), str(one.home), "60"]
     expiry = subprocess.Popen(command, cwd=clone, env=os.environ | {MARKER: one.record.marker})
-    # Its last import; what it does before it sleeps takes no time.
-    wait_until(lambda: "_psutil_linux" in Path(f"/proc/{expiry.pid}/maps").read_text() or None, 20, lambda: "no psutil")
-    time.sleep(0.5)
+    wait_until(lambda: (tmp_path / "asleep").exists() or None, PATIENCE, lambda: f"exit status {expiry.poll()}")
     shutil.rmtree(clone)
     shutil.rmtree(one.home)
+    (tmp_path / "awake").touch()
 
-    assert expiry.wait(timeout=20) == 0
+    assert expiry.wait(timeout=PATIENCE) == 0
 
     one.wait_for_end()
 

@@ -60,7 +60,7 @@ def test_a_task_whose_time_is_over_ends_its_job(environments, tmp_path):
         argv = command(door, json.dumps({"folder": str(folders[door])}))
         running[door] = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    output = {door: process.communicate(timeout=240)[0] for door, process in running.items()}
+    output = {door: process.communicate(timeout=720)[0] for door, process in running.items()}
 
     for door, text in output.items():
         assert len(folders[door].trainings()) == 1, (door, text)

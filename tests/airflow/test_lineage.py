@@ -15,7 +15,7 @@ import pytest
 
 from tests.airflow.jobs import job_processes
 from tools.airflow_runner import AirflowInstance
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
@@ -66,6 +66,8 @@ RUN_EVENT = {
         "outputs": DATASETS,
     },
 }
+
+_TIMERS = ("queue_seconds", "run_seconds")
 
 
 class StatsdListener:
@@ -131,10 +133,16 @@ def _events(airflow, dag_id, kind):
             each for each in events if each["job"]["name"] == f"{dag_id}.train" and each["eventType"] == kind
         ] or None
 
-    events = wait_until(found, 60, lambda: f"no event {kind} of {dag_id}")
+    events = wait_until(found, PATIENCE, lambda: f"no event {kind} of {dag_id}")
     for event in events:
         jsonschema.validate(event, RUN_EVENT, format_checker=jsonschema.FormatChecker())
     return events
+
+
+def _line(statsd, name, dag_id):
+    """The one line of a metric, which may come some time after the end of the run."""
+    (line,) = wait_until(lambda: statsd.lines(name, dag_id) or None, PATIENCE, lambda: f"no line of trainer.{name}")
+    return line
 
 
 def _links(airflow, dag_id, run):
@@ -152,16 +160,15 @@ def test_a_job_that_succeeded_is_in_statsd_openlineage_and_the_asset(airflow, st
     assert airflow.wait_for_run(dag_id, run) == "success"
     summary = airflow.xcom(dag_id, run, "train")
 
-    counted = wait_until(lambda: statsd.lines("jobs.succeeded", dag_id), 10, lambda: "no line of trainer.jobs")
-    time.sleep(1)  # for a second one, which must not come
-    assert len(counted) == 1
-    assert counted == statsd.lines("jobs.succeeded", dag_id)
-    assert set(counted[0].partition(":")[0].split(",")[1:]) == _tags(dag_id)
-    assert counted[0].endswith(":1|c")
-    (restarts,) = statsd.lines("restarts", dag_id)
-    assert restarts.endswith(":0|c")
-    for name in ("queue_seconds", "run_seconds"):
-        (line,) = statsd.lines(name, dag_id)
+    lines = {name: _line(statsd, name, dag_id) for name in ("jobs.succeeded", "restarts", *_TIMERS)}
+    time.sleep(1)  # for second ones, which must not come
+    for name, line in lines.items():
+        assert statsd.lines(name, dag_id) == [line]
+    assert set(lines["jobs.succeeded"].partition(":")[0].split(",")[1:]) == _tags(dag_id)
+    assert lines["jobs.succeeded"].endswith(":1|c")
+    assert lines["restarts"].endswith(":0|c")
+    for name in _TIMERS:
+        line = lines[name]
         sent = re.search(r":([\d.]+)\|ms$", line)
         assert sent
         assert float(sent[1]) == pytest.approx(1000 * summary[name])
@@ -199,7 +206,7 @@ def test_a_job_that_failed_is_counted_and_its_verdict_is_in_openlineage(airflow,
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "raise"})
     assert airflow.wait_for_run(dag_id, run) == "failed"
 
-    (counted,) = wait_until(lambda: statsd.lines("jobs.failed", dag_id), 10, lambda: "no line of trainer.jobs")
+    counted = _line(statsd, "jobs.failed", dag_id)
     assert set(counted.partition(":")[0].split(",")[1:]) == _tags(dag_id)
     (event,) = _events(airflow, dag_id, "FAIL")
     facet = event["run"]["facets"]["trainer_job"]

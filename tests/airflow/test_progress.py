@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
@@ -19,7 +19,7 @@ def reported(airflow, dag_id, run, beyond=0):
         return progress if progress and progress["step"] > beyond else None
 
     # The first request to Airflow from a triggerer takes it some seconds.
-    return wait_until(probe, 90, lambda: f"{airflow.xcom(dag_id, run, 'train', 'progress')}"[:300])
+    return wait_until(probe, PATIENCE, lambda: f"{airflow.xcom(dag_id, run, 'train', 'progress')}"[:300])
 
 
 @pytest.mark.parametrize("dag_id", ["train_waiting", "train_deferred"])
@@ -42,7 +42,8 @@ def test_progress_is_in_xcom_while_the_task_waits(airflow, folder, dag_id):
     [losses] = last["history"]["loss"]
     assert losses["step"] == list(range(0, last["step"] + 1, 10))
     assert losses["value"] == [pytest.approx(1 / (step + 1), rel=1e-6) for step in losses["step"]]
-    assert 5 < last["steps_per_second"] < 12
+    # Ten, as long as neither the script nor who reads its lines is stalled.
+    assert 0.5 < last["steps_per_second"] < 100
     assert summary["progress"]["step"] == last["step"]
     assert "history" not in summary["progress"]
     # The result's own metrics win.

@@ -12,17 +12,17 @@ from datetime import datetime
 import pytest
 
 from tests.airflow.dags.many import COUNT
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = pytest.mark.airflow
 
 #: Seconds that a heartbeat may be later than it is with tasks that have nothing to do with training. Airflow takes ten
-#: for so many on a busy machine; a listener that waited for the cluster would take seconds for each.
-MOST_LATE = 20.0
+#: for so many on a busy machine; a listener that waited for the cluster would take seconds for each of the 200.
+MOST_LATE = 60.0
 #: Seconds for which heartbeats are read after the last task has failed.
 AFTERWARDS = 3
 #: Seconds until all tasks have failed.
-MOST_SECONDS = 120
+MOST_SECONDS = 360
 #: When the lost workers were heard of, as SQLAlchemy writes it into SQLite.
 LONG_AGO = "2026-01-01 00:00:00.000000"
 
@@ -61,7 +61,7 @@ def accepted(server):
 
 @pytest.fixture
 def database(airflow):
-    connection = sqlite3.connect(airflow.home / "airflow.db", timeout=60)
+    connection = sqlite3.connect(airflow.home / "airflow.db", timeout=90)
     yield connection
     connection.close()
 
@@ -106,5 +106,5 @@ def test_tasks_that_fail_while_a_cluster_does_not_answer_keep_no_scheduler_waiti
     late = min(all_fail(airflow, database, "many_trainings") for _ in range(2))
 
     # The jobs are ended in the background.
-    wait_until(lambda: black_hole() or None, 60, lambda: "no request to end the jobs")
+    wait_until(lambda: black_hole() or None, PATIENCE, lambda: "no request to end the jobs")
     assert late <= usual + MOST_LATE, f"{late:.1f} s between two heartbeats; {usual:.1f} s with other tasks"

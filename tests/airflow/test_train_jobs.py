@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.airflow.jobs import job_processes, line_numbers, supervisor_of, time_of
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
@@ -30,7 +30,7 @@ def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
     folder.wait_for_training()
     if dag_id == "train_deferred":
         airflow.wait_for_task(dag_id, run, "train", "deferred")
-    handle = wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")
+    handle = wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), PATIENCE, lambda: "no handle in XCom")
     assert airflow.run_state(dag_id, run) == "running"
     folder.go()
 
@@ -52,10 +52,11 @@ def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
 
 
 def test_a_rank_that_raises_fails_the_task_at_once(airflow, folder):
-    run = airflow.trigger_dag("train_waiting", {"folder": str(folder), "mode": "raise"})
-    task = airflow.wait_for_task("train_waiting", run, "train", "up_for_retry")
+    dag_id = "train_rarely_retried"
+    run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "raise"})
+    task = airflow.wait_for_task(dag_id, run, "train", "up_for_retry")
 
-    failure = airflow.xcom("train_waiting", run, "train", "failure")
+    failure = airflow.xcom(dag_id, run, "train", "failure")
     assert failure["replica"] == "worker-0"
     assert failure["rank"] == 1
     assert failure["exit_code"] == 1
@@ -63,10 +64,10 @@ def test_a_rank_that_raises_fails_the_task_at_once(airflow, folder):
     assert failure["traceback"][-1] == "ValueError: rank 1 has had enough"
     assert failure["others"] == [{"replica": "master-0", "exit_code": None, "signal": "SIGTERM", "reason": "Stopped"}]
     assert failure["retry_can_help"] == "unknown"
-    name = airflow.xcom("train_waiting", run, "train", "job")["name"]
-    status = airflow.status_of(name)
+    status = airflow.status_of(airflow.xcom(dag_id, run, "train", "job")["name"])
     ended = next(replica.finished_at for replica in status.replicas if replica.name == "worker-0")
-    assert (time_of(task["end_date"]) - ended).total_seconds() < 2
+    # The other rank would go on for minutes.
+    assert (time_of(task["end_date"]) - ended).total_seconds() < 30
     assert job_processes() == []
 
 
@@ -116,7 +117,7 @@ def test_a_job_out_of_memory_is_tried_again_where_the_next_try_has_more_or_a_pol
     if has_policies:
         # The delay of the policy, and not the hour of the task.
         folder.wait_for_training()
-        handle = wait_until(lambda: airflow.xcom(dag_id, run, "lost", "job"), 30, lambda: "no handle in XCom")
+        handle = wait_until(lambda: airflow.xcom(dag_id, run, "lost", "job"), PATIENCE, lambda: "no handle in XCom")
         supervisor_of(handle["name"]).kill()
         folder.wait_for_training(2)
         folder.go()
@@ -140,7 +141,7 @@ def test_a_job_is_managed_by_tasks_and_who_waits_is_notified(airflow, folder):
         assert (failure["phase"], failure["reason"]) == ("cancelled", "Cancelled")
         # The last lines may come after the end of the run.
         log = partial(airflow.task_log, "train_managed", run, sensor)
-        wait_until(lambda log=log: who in log() or None, 30, log)
+        wait_until(lambda log=log: who in log() or None, PATIENCE, log)
     assert job_processes() == []
 
 

@@ -6,6 +6,8 @@ After each: one training at a time, the right outcome, and no process left.
 from __future__ import annotations
 
 import signal
+import sqlite3
+from contextlib import closing
 
 import psutil
 import pytest
@@ -13,13 +15,13 @@ from airflow import __version__ as airflow_version
 from packaging.version import Version
 
 from tests.airflow.jobs import job_processes, line_numbers
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
 #: Seconds: the jobs' grace period, and what it takes to signal them to end.
 GRACE = 3
-SIGNALLING = 10
+SIGNALLING = 30
 AIRFLOW_V_3_3 = Version(airflow_version) >= Version("3.3")
 
 
@@ -32,7 +34,7 @@ def start(airflow, dag_id, folder, mode="train"):
     """A run whose job trains, and whose task has recorded its job and waits."""
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": mode})
     folder.wait_for_training()
-    wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), 30, lambda: "no handle in XCom")
+    wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), PATIENCE, lambda: "no handle in XCom")
     if dag_id not in ("train_waiting", "train_once"):
         airflow.wait_for_task(dag_id, run, "train", "deferred")
     return run
@@ -65,7 +67,7 @@ def assert_adopted_and_trained_once(airflow, dag_id, run, folder):
     def log() -> str:
         return airflow.task_log(dag_id, run, "train", 2)
 
-    wait_until(lambda: "Adopted training job" in log() or None, 30, log)
+    wait_until(lambda: "Adopted training job" in log() or None, PATIENCE, log)
     folder.go()
     task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
     assert task["try_number"] == 2
@@ -78,6 +80,7 @@ def assert_adopted_and_trained_once(airflow, dag_id, run, folder):
 
 # Airflow 3.1 does not try a task again whose process alone was killed.
 @pytest.mark.parametrize("killed", ["task", "task and worker"] if AIRFLOW_V_3_3 else ["task and worker"])
+@pytest.mark.no_second_chance
 def test_the_next_try_adopts_the_job_of_a_killed_worker(airflow, folder, killed):
     run = start(airflow, "train_waiting", folder)
 
@@ -102,6 +105,7 @@ def test_the_job_of_a_task_killed_in_its_last_try_is_ended(airflow, folder, kill
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
 
 
+@pytest.mark.no_second_chance
 def test_a_job_outlives_its_scheduler(airflow, dag_id, folder):
     run = start(airflow, dag_id, folder)
 
@@ -124,16 +128,19 @@ def test_marking_the_task_failed_ends_every_process_within_the_grace_period(airf
 
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
     name = airflow.xcom(dag_id, run, "train", "job")["name"]
-    wait_until(lambda: airflow.status_of(name).phase.ended or None, 10, lambda: str(airflow.status_of(name)))
+    wait_until(lambda: airflow.status_of(name).phase.ended or None, PATIENCE, lambda: str(airflow.status_of(name)))
     assert airflow.status_of(name).phase == "cancelled"
     assert airflow.task_instance(dag_id, run, "train")["state"] == "failed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.no_second_chance
 def test_a_deferred_job_outlives_its_triggerer(airflow, folder, number):
     run = start(airflow, "train_deferred", folder)
     wait_until(
-        lambda: "line 5 of rank 1" in airflow.task_log("train_deferred", run, "train") or None, 30, lambda: "no lines"
+        lambda: "line 5 of rank 1" in airflow.task_log("train_deferred", run, "train") or None,
+        PATIENCE,
+        lambda: "no lines",
     )
 
     airflow.kill("triggerer", number)
@@ -150,12 +157,13 @@ def test_a_deferred_job_outlives_its_triggerer(airflow, folder, number):
         assert sorted(set(numbers)) == list(range(folder.lines_of(log, replica)))
 
 
+@pytest.mark.no_second_chance
 def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
     run = start(airflow, dag_id, folder)
 
     airflow.clear(dag_id, run, "train")
     airflow.wait_for_task(dag_id, run, "train", frozenset({"running", "deferred"}), try_number=2)
-    wait_until(lambda: len(job_processes()) == 2 or None, 30, lambda: str(job_processes()))
+    wait_until(lambda: len(job_processes()) == 2 or None, PATIENCE, lambda: str(job_processes()))
     folder.go()
 
     task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
@@ -172,11 +180,19 @@ def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
 
     assert task["state"] == "failed"
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
-    assert "execution_timeout" in airflow.task_log("train_limited", run, "train")
+
+    def log() -> str:
+        return airflow.task_log("train_limited", run, "train")
+
+    wait_until(lambda: "execution_timeout" in log() or None, PATIENCE, log)
 
 
 def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder):
     run = start(airflow, "train_run_limited", folder)
+    # However long it has taken to begin, its time is over now.
+    with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=90)) as database, database:
+        begun = "update dag_run set start_date = '2026-01-01 00:00:00.000000' where dag_id = ? and run_id = ?"
+        database.execute(begun, ("train_run_limited", run))
 
     assert airflow.wait_for_run("train_run_limited", run) == "failed"
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")

@@ -13,7 +13,7 @@ from airflow_trainer_provider.plugins.view.access import HAS_COOKIE_SESSIONS
 from tests.airflow.conftest import HERE, AirflowUnderTest
 from tests.airflow.jobs import JobFolder
 from tests.airflow.users import log_in, user_settings
-from tools.airflow_runner.api import wait_until
+from tools.airflow_runner.api import ANSWER_SECONDS, PATIENCE, wait_until
 
 USERS = {"ada": "admin", "uma": "user", "vic": "viewer"}
 DAG = "train_deferred"
@@ -25,7 +25,7 @@ class _Airflow(AirflowUnderTest):
 
     def of(self, name: str | None) -> httpx.Client:
         """A client of a user; None: of one who has not logged in."""
-        client = httpx.Client(base_url=self.url, timeout=30)
+        client = httpx.Client(base_url=self.url, timeout=ANSWER_SECONDS)
         if name:
             log_in(client, name)
         return client
@@ -70,23 +70,27 @@ def test_the_view_follows_a_job_to_its_end(airflow: _Airflow, folder: JobFolder,
     assert viewer.get(path, headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
     assert viewer.get(f"{path}/replicas").status_code == viewer.get(f"{path}/series?metric=loss").status_code == 200
 
-    (run,) = viewer.get(RUNS).json()["runs"]
+    def reported() -> bool | None:
+        (run,) = viewer.get(RUNS).raise_for_status().json()["runs"]
+        assert (run["run_id"], run["is_active"]) == (run_id, True)
+        return run["outcome"] in ("starting", "running") or None
+
     # Whoever waits for the job reports its state some seconds after the submit.
-    assert (run["run_id"], run["is_active"], run["outcome"] in ("starting", "running")) == (run_id, True, True)
+    wait_until(reported, PATIENCE, lambda: f"{viewer.get(RUNS).json()['runs']}")
 
     def listed(view_: str) -> list[dict[str, Any]]:
         rows = viewer.get("/trainer/api/jobs", params={"view": view_, "q": run_id}).raise_for_status().json()["jobs"]
         return [row for row in rows if row["uid"] == job["uid"]]
 
     # An index of the jobs is shared for two seconds.
-    wait_until(lambda: listed("active") or None, 20, lambda: "it is not listed")
+    wait_until(lambda: listed("active") or None, PATIENCE, lambda: "it is not listed")
     (row,) = listed("active")
     assert (row["owner"], row["nodes"], row["dag_id"], row["is_active"]) == ("airflow", 2, DAG, True)
     assert row["actions"]["stop"] == {"allowed": False, "why": "You may not edit this task instance."}
 
     folder.go()
     assert airflow.wait_for_run(DAG, run_id) == "success"
-    wait_until(lambda: not listed("active") or None, 10, lambda: "the job is still active")
+    wait_until(lambda: not listed("active") or None, PATIENCE, lambda: "the job is still active")
     assert [(row["state"], row["note"]) for row in listed("all")] == [
         ("succeeded", "All 2 replicas completed: loss 0.5.")
     ]
@@ -130,7 +134,7 @@ def test_only_an_editor_stops_the_job_and_the_audit_log_has_it(
 
     assert airflow.of("uma").post(f"{path}/stop", json=body).status_code == 202
 
-    wait_until(lambda: airflow.status_of(job["name"]).phase.ended or None, 60, lambda: "the job goes on")
+    wait_until(lambda: airflow.status_of(job["name"]).phase.ended or None, PATIENCE, lambda: "the job goes on")
     assert airflow.status_of(job["name"]).phase.value == "cancelled"
     assert airflow.task_instance(DAG, run_id, "train")["state"] == "failed"
     events = airflow.request("GET", "/eventLogs", params={"dag_id": DAG, "run_id": run_id, "limit": 100})
@@ -171,7 +175,7 @@ def test_a_session_of_the_browser_is_a_login(airflow: _Airflow, run_id: str, pat
     if not HAS_COOKIE_SESSIONS:
         pytest.skip("this Airflow takes no cookie as a login")
     token = airflow.of("uma").headers["Authorization"].removeprefix("Bearer ")
-    browser = httpx.Client(base_url=airflow.url, cookies={"_token": token}, timeout=30)
+    browser = httpx.Client(base_url=airflow.url, cookies={"_token": token}, timeout=ANSWER_SECONDS)
 
     assert browser.get(path).status_code == 200
     assert browser.post(f"{path}/stop", json={"uid": "x"}).status_code == 403

@@ -51,7 +51,8 @@ class BackendCase(Protocol):
     :param leader: the replica that holds rank 0.
     :param patience: no test waits longer for anything: a contract that takes longer is broken; seconds.
     :param pause: between two looks at what a test waits for; seconds.
-    :param notices_within: how soon after a replica's failure the job's end is reported; seconds.
+    :param notices_within: how soon after a replica's failure the job's end is reported, also on a machine that stalls;
+        seconds.
     :param measures_memory: whether it reports the peak memory of a replica.
     :param restarts_all: whether a failure starts the whole job again, and not the failed replica only.
     :param restarts_by_exit_code: whether a restart may depend on the exit code.
@@ -91,9 +92,9 @@ class LocalCase:
     keep: timedelta | None = None
     backend: LocalBackend = field(init=False)
     leader = "worker-0"
-    patience = 15
+    patience = 60
     pause = 0.02
-    notices_within = 2
+    notices_within = 20
     measures_memory = True
     restarts_all = True
     restarts_by_exit_code = True

@@ -9,6 +9,8 @@ import pytest
 from airflow_trainer_provider.errors import JobLost, SubmitError
 from airflow_trainer_provider.job.status import JobPhase
 
+pytestmark = pytest.mark.no_second_chance
+
 _TRAIN = 'note("trained", me); wait_for("go")'
 
 
@@ -73,7 +75,7 @@ async def test_a_failed_job_is_tried_again(contract):
 
 
 async def test_a_running_job_of_another_spec_is_ended_first(contract):
-    old = await contract.submit(contract.case.job('note("old"); time.sleep(60)', nodes=1), 1)
+    old = await contract.submit(contract.case.job('note("old"); time.sleep(300)', nodes=1), 1)
     await contract.until((contract.case.shared / "old").exists)
 
     new = await contract.submit(contract.case.job("pass", nodes=1), 2)

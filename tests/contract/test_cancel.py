@@ -6,6 +6,9 @@ import time
 
 from airflow_trainer_provider.job.status import JobPhase
 
+#: Seconds in which a process that was asked to end can note it, on a machine that stalls for some.
+GRACE = 4
+
 
 async def test_a_cancelled_job_gets_sigterm_and_is_gone(contract):
     job = contract.case.job(
@@ -39,7 +42,7 @@ async def test_what_does_not_listen_is_killed_after_the_grace_period(contract):
             time.sleep(1)
         """,
         nodes=1,
-        run_policy={"grace_period_seconds": 1},
+        run_policy={"grace_period_seconds": GRACE},
     )
     handle = await contract.submit(job)
     await contract.until((contract.case.shared / "began").exists)
@@ -50,7 +53,7 @@ async def test_what_does_not_listen_is_killed_after_the_grace_period(contract):
     assert (contract.case.shared / "asked").exists()
     assert (status.phase, status.replicas[0].signal) == (JobPhase.CANCELLED, "SIGKILL")
     assert contract.case.processes(handle) == 0
-    assert 1 <= time.monotonic() - asked < 2 + contract.case.notices_within
+    assert GRACE <= time.monotonic() - asked < 2 * GRACE + contract.case.notices_within
 
 
 async def test_a_process_may_use_its_grace_period(contract):
@@ -65,7 +68,7 @@ async def test_a_process_may_use_its_grace_period(contract):
         time.sleep(300)
         """,
         nodes=1,
-        run_policy={"grace_period_seconds": 10},
+        run_policy={"grace_period_seconds": 60},
     )
     handle = await contract.submit(job)
     await contract.until((contract.case.shared / "began").exists)

@@ -66,6 +66,7 @@ async def test_a_supervisor_that_is_asked_to_end_ends_its_job(contract):
     assert contract.case.processes(handle) == 0
 
 
+@pytest.mark.no_second_chance
 async def test_a_job_whose_submitter_was_killed_in_between_is_started_by_the_next_try(contract):
     job = contract.case.job('note("trained", me)', nodes=1)
     identity = contract.identity(1)
@@ -79,6 +80,7 @@ async def test_a_job_whose_submitter_was_killed_in_between_is_started_by_the_nex
     assert contract.noted("trained") == ["worker-0"]
 
 
+@pytest.mark.no_second_chance
 async def test_a_second_supervisor_does_nothing(contract):
     handle = await contract.submit(contract.case.job(_WAIT, nodes=1))
     await contract.until(lambda: contract.noted("trained"))
@@ -150,7 +152,7 @@ async def test_restarts_wait_for_twice_as_long_each_time(contract):
     assert second - first >= 1
     assert third - second >= 2
     # The time that an attempt itself takes comes on top.
-    assert third - first < 3 + 10
+    assert third - first < 3 + 60
 
 
 async def test_jobs_survive_the_group_of_the_process_that_submitted_them(contract):

@@ -65,7 +65,7 @@ async def test_the_rank_that_raises_is_named_with_its_traceback_and_survivors_ar
         if me == "worker-1":
             wait_for("began-worker-0")
             raise ValueError("labels are missing")
-        time.sleep(60)
+        time.sleep(300)
         """
     )
 
@@ -92,7 +92,7 @@ async def test_the_end_is_reported_soon_after_the_failure(contract):
             wait_for("began-worker-0")
             note("failed", repr(time.time()))
             sys.exit(7)
-        time.sleep(60)
+        time.sleep(300)
         """
     )
 
@@ -201,7 +201,7 @@ async def _assert_no_retry_can_help(contract, handle, status):
 
 
 async def test_the_active_deadline_ends_the_job(contract):
-    job = contract.case.job("time.sleep(60)", nodes=1, run_policy={"active_deadline_seconds": 1.5})
+    job = contract.case.job("time.sleep(300)", nodes=1, run_policy={"active_deadline_seconds": 1.5})
 
     handle, status = await contract.run(job)
     ended_at = datetime.now(timezone.utc)
@@ -214,7 +214,7 @@ async def test_the_active_deadline_ends_the_job(contract):
 
 async def test_more_memory_than_the_limit_is_an_oom_kill(contract):
     job = contract.case.job(
-        "block = bytearray(300 << 20); time.sleep(60)", nodes=1, resources_per_node={"memory": "100Mi"}
+        "block = bytearray(300 << 20); time.sleep(300)", nodes=1, resources_per_node={"memory": "100Mi"}
     )
 
     _, status = await contract.run(job)

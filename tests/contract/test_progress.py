@@ -65,7 +65,7 @@ async def test_reports_are_known_soon_and_survive_whoever_waits(contract):
     handle, xcom = await contract.submit(contract.case.job(_SCRIPT, nodes=1)), _XCom()
     first = _wait(contract, handle, xcom)
     await contract.until(lambda: first.done() or xcom.step == 5)
-    assert xcom.times["progress", 5] - float(contract.noted("said")[0]) < 12
+    assert xcom.times["progress", 5] - float(contract.noted("said")[0]) < 60
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
 

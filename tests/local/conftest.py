@@ -13,11 +13,16 @@ from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.processes import end_all
 from tests.local.jobs import Jobs
 
+HERE = Path(__file__).parent
 #: What the heavy tests here need. Where they are asked for (make test-heavy), a missing one is a failure.
 HEAVY_PACKAGES = ("torch", "transformers", "accelerate", "tensorflow", "jax", "paddle")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        # Longer than a test waits for a job, on a machine that stalls.
+        if HERE in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(900))
     asked_for = "heavy" in config.option.markexpr
     missing = [package for package in HEAVY_PACKAGES if importlib.util.find_spec(package) is None]
     if asked_for or not missing:

@@ -25,7 +25,7 @@ from airflow_trainer_provider.local.processes import processes_of
 from airflow_trainer_provider.spec import parse_spec
 
 #: How long a job of a test may take, in seconds.
-PATIENCE = 150
+PATIENCE = 450
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Jobs:
         )
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 180) -> None:
     """Wait for a condition; fail where it does not come true."""
     deadline = time.monotonic() + seconds
     while not condition():

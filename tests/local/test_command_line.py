@@ -41,7 +41,7 @@ def test_an_interrupted_wait_exits_with_130_and_the_job_goes_on(tmp_path):
             assert command.poll() is None
         os.killpg(command.pid, signal.SIGINT)
 
-        _, output = command.communicate(timeout=30)
+        _, output = command.communicate(timeout=90)
 
         assert command.returncode == 130, output
         assert output.endswith("Interrupted; the job, if there is one, goes on.\n")

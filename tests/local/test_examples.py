@@ -71,7 +71,7 @@ def run_dag(tmp_path: Path) -> Callable[[str], DagRun]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=200,
+            timeout=600,
             check=False,
         )
         with sqlite3.connect(home / "airflow.db") as database:

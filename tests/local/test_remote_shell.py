@@ -26,7 +26,7 @@ def test_mpirun_reaches_other_hosts_by_the_program_that_the_variables_name(tmp_p
         [str(Path(sys.executable).parent / "mpirun"), "--hostfile", str(hostfile), "true"],
         env={**os.environ, **allowed, **variables},
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

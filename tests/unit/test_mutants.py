@@ -97,7 +97,7 @@ def test_only_the_named_tests_count(run):
 
 def test_a_mutation_that_makes_a_test_hang_is_ended(run):
     hangs = entry_of("one is free", tests="tests/test_shop.py::test_a_hang")
-    status, printed = run(hangs, options=["--limit", "2"])
+    status, printed = run(hangs, options=["--limit", "5"])
     assert status == 0
     assert "tests/test_shop.py::test_a_hang hangs" in printed
     assert "1 mutations: 1 timed out; " in printed
@@ -106,7 +106,7 @@ def test_a_mutation_that_makes_a_test_hang_is_ended(run):
 def test_a_mutation_that_keeps_the_process_from_ending_is_ended(run, checkout):
     at_exit = "if price(1) != 10:\n    import atexit\n    atexit.register(time.sleep, 300)\n"
     (checkout / "tests/test_shop.py").write_text(TESTS + at_exit)
-    status, printed = run(entry_of("one is free", tests="tests/test_shop.py::test_one"), options=["--limit", "2"])
+    status, printed = run(entry_of("one is free", tests="tests/test_shop.py::test_one"), options=["--limit", "3"])
     assert status == 0
     assert "tests/test_shop.py::test_one hangs" in printed
 

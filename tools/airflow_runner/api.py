@@ -18,6 +18,13 @@ _LOCKED = "Database error"
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 #: Where a DAG run or a task instance stays.
 FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+#: Seconds to wait for what takes a few on an idle machine, and for the end of a task or a run. Both are upper bounds,
+#: for machines that stall.
+PATIENCE = 180.0
+RUN_PATIENCE = 360.0
+#: Seconds to wait for an answer: longer than the API server itself waits for SQLite's lock.
+ANSWER_SECONDS = 90.0
+_HEALTH_SECONDS = 10.0
 
 
 class AirflowApiError(Exception):
@@ -37,18 +44,46 @@ def wait_until(probe: Callable[[], T | None], timeout: float, what: Callable[[],
     """
     Call until the answer is something.
 
-    :param probe: returns None for "not yet".
+    :param probe: returns None for "not yet". An API server that does not answer, or answers with its own failure, means
+        the same: the database is locked now and then, and a busy machine stalls.
     :param timeout: seconds.
     :param what: says, after the timeout, what was waited for and what was seen instead.
     :param every: seconds between two calls.
-    :raises TimeoutError: it took too long.
+    :raises TimeoutError: it took too long; with the last such failure of the API server.
     """
-    deadline = time.monotonic() + timeout
-    while (answer := probe()) is None:
+    deadline, failure = time.monotonic() + timeout, ""
+    while True:
+        try:
+            if (answer := probe()) is not None:
+                return answer
+        except (AirflowApiError, httpx.HTTPError) as error:
+            if not _is_passing(error):
+                raise
+            failure = f"; last failure of the API server: {_text(error)}"
         if time.monotonic() > deadline:
-            raise TimeoutError(f"after {timeout:g} s: {what()}")
+            raise TimeoutError(f"after {timeout:g} s: {_seen(what)}{failure}")
         time.sleep(every)
-    return answer
+
+
+def _is_passing(error: AirflowApiError | httpx.HTTPError) -> bool:
+    """Whether the same request may be answered later: no answer has come, or one of the 5xx."""
+    if isinstance(error, AirflowApiError):
+        return error.status >= 500
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= 500
+    return isinstance(error, httpx.TransportError)
+
+
+def _seen(what: Callable[[], str]) -> str:
+    """Return what was seen, which may have to be asked of the API server, too."""
+    try:
+        return what()
+    except (AirflowApiError, httpx.HTTPError) as error:
+        return f"unknown, as the API server fails: {_text(error)}"
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class AirflowApi:
@@ -60,7 +95,7 @@ class AirflowApi:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._client = httpx.Client(base_url=url, timeout=30)
+        self._client = httpx.Client(base_url=url, timeout=ANSWER_SECONDS)
         # The API server writes its log of actions in its event loop. With SQLite this stops it, and all of Airflow with
         # it, where another request has the database's lock and waits for the event loop.
         self._writing = Lock()
@@ -104,18 +139,18 @@ class AirflowApi:
     def health(self) -> dict[str, str | None]:
         """Return the status of each component; empty while the API server is not there."""
         try:
-            answer = self._client.get("/api/v2/monitor/health", timeout=2)
+            answer = self._client.get("/api/v2/monitor/health", timeout=_HEALTH_SECONDS)
             if answer.is_success:
                 # The first request to the execution API builds its routes, which takes seconds:
                 # asked now, the first task does not wait for it.
-                self._client.get("/execution/health", timeout=30)
+                self._client.get("/execution/health")
         except httpx.TransportError:
             return {}
         if answer.is_error:
             return {}
         return {name: part["status"] for name, part in answer.json().items()}
 
-    def wait_for_dag(self, dag_id: str, timeout: float = 60) -> dict[str, Any]:
+    def wait_for_dag(self, dag_id: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """
         Wait until the DAG processor has parsed a DAG.
 
@@ -134,20 +169,20 @@ class AirflowApi:
         found = self.request("GET", "/importErrors")["import_errors"]
         return {error["filename"]: error["stack_trace"] for error in found}
 
-    def trigger_dag(self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = 60) -> str:
+    def trigger_dag(self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = PATIENCE) -> str:
         """
         Start a run, as soon as the DAG is known.
 
         :param dag_id: the DAG.
         :param conf: the run's conf.
-        :param timeout: seconds to wait for the DAG.
+        :param timeout: seconds to wait for the DAG, and for the run.
         :return: the run's id.
         """
         self.wait_for_dag(dag_id, timeout)
         body = {"logical_date": None, "conf": dict(conf or {})}
         run_id = str(self.request("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
         # The server answers before it commits.
-        wait_until(lambda: self._found(f"/dags/{dag_id}/dagRuns/{run_id}"), 10, lambda: f"no run {run_id}")
+        wait_until(lambda: self._found(f"/dags/{dag_id}/dagRuns/{run_id}"), timeout, lambda: f"no run {run_id}")
         return run_id
 
     def run_state(self, dag_id: str, run_id: str) -> str:
@@ -159,7 +194,7 @@ class AirflowApi:
         """
         return str(self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
-    def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 120) -> str:
+    def wait_for_run(self, dag_id: str, run_id: str, timeout: float = RUN_PATIENCE) -> str:
         """
         Wait for a run's end.
 
@@ -215,7 +250,7 @@ class AirflowApi:
         run_id: str,
         task_id: str,
         states: str | frozenset[str] = FINAL_STATES,
-        timeout: float = 120,
+        timeout: float = RUN_PATIENCE,
         map_index: int = -1,
         try_number: int = 0,
     ) -> dict[str, Any]:

@@ -16,7 +16,7 @@ TRAIN_TASK = "train"
 JOB_LINE = re.compile(r"\[[a-z]+-\d+\] |(Submitted t|Adopted t|T)raining job ")
 
 
-def run_demo(airflow: AirflowApi, timeout: float = 300) -> int:
+def run_demo(airflow: AirflowApi, timeout: float = 900) -> int:
     """
     Run the DAG and print its progress and the training job's result.
 

@@ -50,7 +50,7 @@ def stop_expiry(record: Record) -> None:
     running = _running(record)
     for process in running:
         process.kill()
-    psutil.wait_procs(running, timeout=10)
+    psutil.wait_procs(running, timeout=30)
 
 
 def expires(record: Record) -> bool:

@@ -10,11 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tools.airflow_runner.api import AirflowApi, wait_until
+from tools.airflow_runner.api import PATIENCE, RUN_PATIENCE, AirflowApi, wait_until
 from tools.airflow_runner.code import code_digest
 from tools.airflow_runner.database import copy_template
 from tools.airflow_runner.record import Record, end_recorded
@@ -30,6 +31,11 @@ COMPONENTS: Mapping[str, Sequence[str]] = {
 
 #: What the health endpoint calls them, and the metadata database.
 HEALTHY_PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+
+#: How often an Airflow is looked at before it counts as lost, and the seconds in between: on a busy machine a heartbeat
+#: or an answer is late now and then.
+_LOOKS = 3
+_BETWEEN_LOOKS = 2.0
 
 
 class AirflowInstance(AirflowApi):
@@ -77,7 +83,7 @@ class AirflowInstance(AirflowApi):
         """Stop."""
         self.stop()
 
-    def start(self, timeout: float = 120) -> AirflowInstance:
+    def start(self, timeout: float = RUN_PATIENCE) -> AirflowInstance:
         """
         Start all components and wait until each is healthy.
 
@@ -115,7 +121,7 @@ class AirflowInstance(AirflowApi):
         for process in self._running.values():
             process.wait()
 
-    def wait_until_healthy(self, timeout: float = 60) -> None:
+    def wait_until_healthy(self, timeout: float = PATIENCE) -> None:
         """
         Wait until the health endpoint calls every component healthy.
 
@@ -168,9 +174,9 @@ class AirflowInstance(AirflowApi):
         """
         process = self._running.pop(component)
         os.killpg(process.pid, signum)
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE)
 
-    def restart(self, component: str, timeout: float = 60) -> None:
+    def restart(self, component: str, timeout: float = PATIENCE) -> None:
         """
         Start a component, after ending it if it runs, and wait until all are healthy.
 
@@ -211,7 +217,12 @@ def is_healthy(url: str) -> bool:
     :param url: its address.
     """
     with contextlib.closing(AirflowApi(url)) as airflow:
-        return _all_healthy(airflow.health())
+        for look in range(_LOOKS):
+            if look:
+                time.sleep(_BETWEEN_LOOKS)
+            if _all_healthy(airflow.health()):
+                return True
+    return False
 
 
 def _all_healthy(health: Mapping[str, str | None]) -> bool:

@@ -15,6 +15,9 @@ import psutil
 
 from tools.airflow_runner.settings import MARKER
 
+#: Seconds until a process that got SIGKILL has ended, also on a busy machine.
+_END_SECONDS = 30.0
+
 
 def of_instance(marker: str) -> list[psutil.Process]:
     """
@@ -41,14 +44,17 @@ def end_all(marker: str, grace: float = 10.0) -> None:
     :raises RuntimeError: a process survived SIGKILL.
     """
     deadline = time.monotonic() + grace
+    killed_at: float | None = None
     asked: set[psutil.Process] = set()
     while remaining := of_instance(marker):
-        overdue = time.monotonic() - deadline
-        if overdue > 10:
+        now = time.monotonic()
+        if killed_at is None and now > deadline:
+            killed_at = now
+        if killed_at is not None and now - killed_at > _END_SECONDS:
             raise RuntimeError(f"still there after SIGKILL: {remaining}")
         for process in remaining:
             with contextlib.suppress(psutil.NoSuchProcess):
-                if overdue > 0:
+                if killed_at is not None:
                     process.kill()
                 elif process not in asked:
                     process.send_signal(signal.SIGTERM)

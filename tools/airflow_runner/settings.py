@@ -44,7 +44,7 @@ def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> 
             "execution_api_server_url": f"{url}/execution/",
         },
         # SQLite has one writer at a time; on a busy machine the others wait longer than the default 5 s.
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=25"},
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=30"},
         "logging": {"base_log_folder": str(home / "logs")},
         "api": {
             "host": "127.0.0.1",
@@ -59,7 +59,7 @@ def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> 
             "dag_bundle_config_list": json.dumps(bundles),
             "refresh_interval": "5",
             # A file that has changed is parsed at once; others would take half a core at 5 s.
-            "min_file_process_interval": "300",
+            "min_file_process_interval": "600",
             "parsing_processes": "1",
         },
         # A trigger that fires within the default 5 s can get its re-queued task marked failed.

@@ -28,8 +28,9 @@ JOB = {
     "run_policy": {"grace_period_seconds": 3},
     "metrics": {"step": r"^line (\d+) of rank"},
 }
-#: Airflow takes a sensor that it queues again too soon for one that its executor has lost.
-POKE = 5
+#: Airflow takes a sensor for lost that it queues again before its scheduler has noted the last poke's end. On a
+#: busy machine this takes seconds.
+POKE = 15
 PARAMS = {"mode": "train", "folder": "", "timeout": 0}
 
 for how in ("waiting", "deferred"):
@@ -37,6 +38,10 @@ for how in ("waiting", "deferred"):
         TrainJobOperator(
             task_id="train", deferrable=how == "deferred", retries=1, retry_delay=timedelta(seconds=1), **JOB
         )
+
+# Between its tries there is time to look at what the first has left.
+with DAG("train_rarely_retried", schedule=None, params=PARAMS):
+    TrainJobOperator(task_id="train", deferrable=False, retries=1, retry_delay=timedelta(hours=1), **JOB)
 
 with DAG("train_wrong", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", retries=3, **JOB | {"framework": "pytroch"})
@@ -64,14 +69,16 @@ with DAG("train_out_of_memory", schedule=None, params=PARAMS):
 with DAG("train_once", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=False, **JOB)
 
-with DAG("train_run_limited", schedule=None, params=PARAMS, dagrun_timeout=timedelta(seconds=10)):
+with DAG("train_run_limited", schedule=None, params=PARAMS, dagrun_timeout=timedelta(hours=1)):
     TrainJobOperator(task_id="train", deferrable=True, **JOB)
 
+# Long enough for a busy machine to let the job begin, and its task wait, before.
+LIMIT = timedelta(seconds=30)
 with DAG("train_limited", schedule=None, params=PARAMS):
-    TrainJobOperator(task_id="train", deferrable=True, execution_timeout=timedelta(seconds=8), **JOB)
+    TrainJobOperator(task_id="train", deferrable=True, execution_timeout=LIMIT, **JOB)
 
 with DAG("train_too_long", schedule=None, params=PARAMS) as train_too_long:
-    TrainJobOperator(task_id="train", deferrable=False, execution_timeout=timedelta(seconds=8), **JOB)
+    TrainJobOperator(task_id="train", deferrable=False, execution_timeout=LIMIT, **JOB)
 
 with DAG("train_handed_over", schedule=None, params=PARAMS):
     train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)

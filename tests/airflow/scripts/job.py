@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "120"))
+PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "360"))
 
 
 def train(folder: Path, rank: int) -> None:

@@ -114,7 +114,7 @@ def test_the_folder_may_stand_in_airflows_configuration(option, code, folder, tm
     env = {"AIRFLOW_HOME": str(home), "FOLDER": str(folder), "PATH": "/usr/bin:/bin"}
 
     done = subprocess.run(
-        [*command, "--backend=native", "-n=team-a"], env=env, capture_output=True, text=True, check=False, timeout=60
+        [*command, "--backend=native", "-n=team-a"], env=env, capture_output=True, text=True, check=False, timeout=180
     )
 
     assert (done.returncode, "at most 4" in done.stderr) == (code, code == 2)

@@ -23,6 +23,9 @@ from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Pod
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator
 
+#: Seconds until what a test waits for has happened, on a machine that stalls.
+PATIENCE = 60
+
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -213,7 +216,7 @@ class StreamingServer:
 
 async def until(reached: Callable[[], object]) -> None:
     """Wait until it is so."""
-    for _ in range(1000):
+    for _ in range(200 * PATIENCE):
         if reached():
             return
         await asyncio.sleep(0.005)

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_trainer_provider.hooks.loop import run, run_aside
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 async def _loop():
@@ -146,8 +146,12 @@ def test_a_fork_has_a_loop_of_its_own_and_leaves_its_parents_alone():
     mine = run(_loop())
     child = os.fork()
     if child == 0:
-        other = run(_loop(), timeout=PATIENCE)
-        os._exit(0 if other is not mine and not mine.is_closed() else 1)
+        # Whatever happens, it does not go on with the tests.
+        try:
+            other = run(_loop(), timeout=PATIENCE)
+            os._exit(0 if other is not mine and not mine.is_closed() else 1)
+        finally:
+            os._exit(1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert run(_loop(), timeout=PATIENCE) is mine

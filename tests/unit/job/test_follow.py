@@ -183,7 +183,7 @@ async def test_lines_that_could_not_be_read_for_a_while_are_read_again(monkeypat
 
     backend = _Unreadable(RUNNING, times=3)
     wait = asyncio.ensure_future(follow(backend, HANDLE, emit=emit, reader="r", deadline=None))
-    await asyncio.wait_for(read.wait(), 5)
+    await asyncio.wait_for(read.wait(), 60)
     wait.cancel()
     await asyncio.gather(wait, return_exceptions=True)
 
@@ -309,7 +309,7 @@ async def test_who_reads_lines_only_is_notified_of_the_end(error):
     backend = _Backend(RUNNING, error=error) if error else _Backend(RUNNING, SUCCEEDED)
 
     async with end_of(backend, HANDLE) as ended:
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_who_reads_lines_no_longer_watches_no_longer():
@@ -416,13 +416,13 @@ async def test_lines_that_are_not_read_are_no_reason_not_to_report():
     assert set(sink.written) == {"status"}
 
 
-@pytest.mark.parametrize(("error", "seconds"), [(JobLost("gone"), 30), (None, 0.2)], ids=["gone", "late"])
+@pytest.mark.parametrize(("error", "seconds"), [(JobLost("gone"), 30), (None, 2)], ids=["gone", "late"])
 async def test_the_last_state_is_reported_also_where_the_wait_ends_without_the_job(error, seconds):
     # The second status comes within the pause after the first write.
     class Late(_Backend):
         async def watch(self, handle):
             yield RUNNING
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.01)
             yield CHANGED
             if error:
                 raise error

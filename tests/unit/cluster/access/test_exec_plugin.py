@@ -8,10 +8,10 @@ import stat
 import psutil
 import pytest
 
-from airflow_trainer_provider.cluster.access import exec_plugin as module
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.access.exec_plugin import plugin_environment, run_plugin
 from airflow_trainer_provider.errors import ApiError
+from tests.unit.cluster.api_server import PATIENCE, until
 
 VERSION = "client.authentication.k8s.io/v1"
 SECRET = "hush-hush"
@@ -126,16 +126,16 @@ async def test_errors_hold_no_secrets(plugin, monkeypatch, script, words):
 
 @pytest.mark.parametrize("ends", ["timeout", "cancelled"])
 async def test_a_plugin_without_waiters_is_killed_with_all_that_it_started(plugin, monkeypatch, tmp_path, ends):
-    monkeypatch.setattr(module, "_PLUGIN_SECONDS", 0.5 if ends == "timeout" else 60)
+    loop = asyncio.get_running_loop()
+    now = loop.time
     entry = plugin(f"trap '' TERM; sleep 60 & echo $$ $! > {tmp_path}/pids; wait")
     running = asyncio.create_task(run_plugin(connection(), entry))
-    for _ in range(500):
-        if (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().strip():
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().strip())
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     if ends == "cancelled":
         running.cancel()
+    else:
+        monkeypatch.setattr(loop, "time", lambda: now() + 3600)
 
     with pytest.raises(ApiError if ends == "timeout" else asyncio.CancelledError):
         await running
@@ -152,7 +152,7 @@ async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_
     running.cancel()
 
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, PATIENCE)
 
     assert not [each for each in psutil.process_iter(["cmdline"]) if entry["command"] in (each.info["cmdline"] or ())]
 

@@ -17,7 +17,7 @@ from airflow_trainer_provider.cluster.api import recovery, requests, retry
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS, Resource
-from tests.unit.cluster.api_server import ApiServer, chunks, cut, kubeconfig, ok, status, text, until
+from tests.unit.cluster.api_server import PATIENCE, ApiServer, chunks, cut, kubeconfig, ok, status, text, until
 
 TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
 WEBHOOK = 'Internal error occurred: failed calling webhook "validator.x": connect: connection refused'
@@ -141,8 +141,9 @@ async def test_where_the_question_is_forbidden_for_good_a_refusal_is_final_after
 
 
 async def test_what_an_extension_does_not_answer_delays_nothing_else(connect, monkeypatch):
-    monkeypatch.setattr(requests, "_EXTENSION", 1.0)
-    hanging = asyncio.Event()
+    hanging, loop = asyncio.Event(), asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(requests, "_EXTENSION", 2 * PATIENCE)
 
     async def answer(request):
         if request.path.startswith("/apis/"):
@@ -154,7 +155,8 @@ async def test_what_an_extension_does_not_answer_delays_nothing_else(connect, mo
         await client.get(PODS, "ns", "a")
         asked = [asyncio.create_task(client.get_once(f"/apis/{number}")) for number in range(2 * requests._AT_ONCE)]
         await until(lambda: len(server.asked) > requests._EXTENSIONS_AT_ONCE)
-        assert await asyncio.wait_for(client.get(PODS, "ns", "a"), 0.9) == {"found": 1}
+        assert await asyncio.wait_for(client.get(PODS, "ns", "a"), PATIENCE) == {"found": 1}
+        monkeypatch.setattr(loop, "time", lambda: now() + 3600)
         with pytest.raises(ApiError, match="TimeoutError"):
             await asked[0]
         hanging.set()
@@ -425,7 +427,7 @@ async def test_calls_do_not_wait_for_streams(connect):
         client = connect(server)
         streams = [client.logs("ns", "p", "main", follow=True) for _ in range(150)]
         await asyncio.gather(*(anext(stream) for stream in streams))
-        await asyncio.wait_for(client.get_path("/version"), 10)
+        await asyncio.wait_for(client.get_path("/version"), PATIENCE)
         released.set()
         for stream in streams:
             await stream.aclose()

@@ -20,6 +20,8 @@ from airflow_trainer_provider.kinds.base import PODS
 from tests.unit.cluster.api_server import StreamingServer, log_of_a_container, ok, status, until
 
 PROBE = 0.05
+#: Seconds of a pause that nothing shortens, and of what has to come long before its end, also on a machine that stalls.
+LONG, SOON = 60.0, 30.0
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def slow(monkeypatch):
     monkeypatch.setattr(recovery, "SPREAD", 0.01)
     for module, names in ((retry, ("_SHORTEST", "_LONGEST")), (watch, _BOUNDS), (container_log, _BOUNDS)):
         for name in names:
-            monkeypatch.setattr(module, name, 60.0)
+            monkeypatch.setattr(module, name, LONG)
 
 
 _BOUNDS = ("BACKOFF_FIRST", "BACKOFF_MOST")
@@ -77,7 +79,7 @@ async def test_watches_logs_and_calls_go_on_once_it_answers_again(server, client
             begun = time.monotonic()
             await asyncio.gather(*calls)
             await until(lambda: server.streams == 2)
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < SOON
     # One probe for all, however many wait.
     assert server.paths().count("/readyz") == 1
     await watches.close()
@@ -92,7 +94,7 @@ async def test_a_repeated_refusal_of_the_probe_is_an_answer(server, client, slow
     calling = asyncio.create_task(client.get_path("/version"))
     await asyncio.sleep(2 * PROBE)
     await server.start()
-    await asyncio.wait_for(calling, 1)
+    await asyncio.wait_for(calling, SOON)
     assert server.paths().count("/readyz") == 2
 
 
@@ -108,7 +110,7 @@ async def test_an_api_server_that_is_not_ready_is_waited_for(server, client, slo
     await until(lambda: server.paths().count("/readyz") > 2)
     assert set(server.paths()) == {"/readyz"}
     server.ready = ok({})
-    await asyncio.wait_for(calling, 1)
+    await asyncio.wait_for(calling, SOON)
 
 
 async def down():
@@ -170,18 +172,25 @@ async def test_a_long_retry_after_stops_nothing_for_long(server, client, monkeyp
 )
 async def test_only_a_recovery_shortens_a_pause(slow, error, probe, woken):
     found = Recovery(probe)
-    begun = time.monotonic()
-    await found.wait(6 * PROBE, error)
-    assert (time.monotonic() - begun < 4 * PROBE) == woken
+    if woken:
+        await asyncio.wait_for(found.wait(LONG, error), SOON)
+    else:
+        await _sits_out(found, error)
     found.close()
 
 
+async def _sits_out(found, error):
+    """Wait for as long as there is no recovery."""
+    begun = time.monotonic()
+    await found.wait(6 * PROBE, error)
+    assert time.monotonic() - begun > 5 * PROBE
+
+
 async def test_connections_that_keep_breaking_are_no_recovery_each_time(slow):
-    found = Recovery(up)
-    for count in range(3):
-        begun = time.monotonic()
-        await found.wait(6 * PROBE, ApiError("reset", reason=NO_ANSWER))
-        assert (time.monotonic() - begun < 4 * PROBE) == (count == 0)
+    found, error = Recovery(up), ApiError("reset", reason=NO_ANSWER)
+    await asyncio.wait_for(found.wait(LONG, error), SOON)
+    for _ in range(2):
+        await _sits_out(found, error)
     found.close()
 
 

@@ -26,7 +26,7 @@ from airflow_trainer_provider.cluster.logs.replay import Replayed
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.trimmed import trimmed
-from tests.unit.cluster.api_server import ApiServer
+from tests.unit.cluster.api_server import PATIENCE, ApiServer, until
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
@@ -37,6 +37,14 @@ def quick(monkeypatch):
     monkeypatch.setattr(container_log, "BACKOFF_FIRST", 0.001)
     monkeypatch.setattr(container_log, "BACKOFF_MOST", 0.001)
     monkeypatch.setattr(logs, "_TICK", 0.01)
+    # Longer than a busy machine stalls.
+    monkeypatch.setattr(logs, "IDLE_SECONDS", 30)
+    monkeypatch.setattr(logs, "LAST_LINES_SECONDS", 30)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """A log that goes on after the end of the job, or cannot be read, is given up at once."""
     monkeypatch.setattr(logs, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(logs, "LAST_LINES_SECONDS", 1.0)
 
@@ -260,13 +268,13 @@ class Reader:
                 self.more.clear()
                 await self.more.wait()
 
-        await asyncio.wait_for(wait(), 5)
+        await asyncio.wait_for(wait(), PATIENCE)
         return self.got
 
     async def all(self):
         """End the job, and give all lines."""
         self.ended.set()
-        await asyncio.wait_for(self.task, 5)
+        await asyncio.wait_for(self.task, PATIENCE)
         return self.got
 
 
@@ -330,6 +338,7 @@ async def test_a_kubelet_that_says_it_waits_is_asked_again_when_the_pod_changes(
     async with Reader(cluster) as reader:
         pod.start()
         pod.write("one")
+        await until(lambda: cluster.requests)
         await asyncio.sleep(0.01)
         assert len(cluster.requests) == 1
         pod.put()
@@ -415,7 +424,7 @@ async def test_lines_that_were_not_taken_are_not_counted_as_shown(cluster):
     with cluster.store.subscribe("a") as subscription:
         source = lines_of(Logs(cluster, subscription, lambda _: "worker-0", cursor).blocks(asyncio.Event()))
         async with aclosing(source):
-            taken = [str(await asyncio.wait_for(anext(source), 5)) for _ in range(20)]
+            taken = [str(await asyncio.wait_for(anext(source), PATIENCE)) for _ in range(20)]
             await asyncio.sleep(0.01)
     pod.end(phase="Succeeded")
     async with Reader(cluster, LogCursor(cursor.text())) as second:
@@ -552,8 +561,7 @@ async def test_a_pod_that_goes_right_after_its_container_is_complete(cluster):
         await reader.has(2)
         cluster.faults.extend([ApiError("the kubelet has dropped it", status=404)] * 1000)
         pod.end(phase="Failed")
-        await asyncio.sleep(0.02)
-        assert len(cluster.requests) > 1
+        await until(lambda: len(cluster.requests) > 1)
         pod.delete()
         assert await reader.all() == lines("one", "last")
 
@@ -574,7 +582,7 @@ async def test_a_log_that_could_never_be_read_is_named(cluster):
     )
 
 
-async def test_a_kubelet_that_has_no_log_is_quoted(cluster):
+async def test_a_kubelet_that_has_no_log_is_quoted(cluster, hasty):
     pod = cluster.pod()
     pod.start()
     pod.end(phase="Failed")
@@ -625,7 +633,7 @@ async def test_an_error_of_a_readers_own_is_named(cluster, caplog):
     assert "is not read any further" in caplog.text
 
 
-async def test_a_survivor_of_the_job_is_not_waited_for_without_end(cluster):
+async def test_a_survivor_of_the_job_is_not_waited_for_without_end(cluster, hasty):
     pod = cluster.pod()
     pod.start()
     pod.write("one")
@@ -674,8 +682,8 @@ async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
     pod.write(*(str(number) for number in range(10)))
     with cluster.store.subscribe("a") as subscription:
         source = lines_of(Logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(asyncio.Event()))
-        await asyncio.wait_for(anext(source), 5)
-        await asyncio.wait_for(source.aclose(), 5)
+        await asyncio.wait_for(anext(source), PATIENCE)
+        await asyncio.wait_for(source.aclose(), PATIENCE)
 
 
 async def test_a_runaway_log_is_cut_and_its_end_is_shown(cluster):
@@ -765,10 +773,7 @@ async def test_the_secrets_of_a_pod_are_masked_in_its_own_lines(cluster):
     )
 
 
-async def test_many_writers(cluster, monkeypatch):
-    # On a busy machine the lines take their time.
-    monkeypatch.setattr(logs, "IDLE_SECONDS", 30)
-    monkeypatch.setattr(logs, "LAST_LINES_SECONDS", 30)
+async def test_many_writers(cluster):
     pods = [cluster.pod(f"worker-{number}") for number in range(200)]
     async with Reader(cluster) as reader:
         for pod in pods:
@@ -814,7 +819,7 @@ async def test_where_there_are_too_many_they_take_turns(cluster, one_permit):
         assert own == lines(*texts, replica=f"worker-{number}")
 
 
-async def test_who_waits_for_a_turn_is_waited_for_after_the_end(cluster, one_permit, monkeypatch):
+async def test_who_waits_for_a_turn_is_waited_for_after_the_end(cluster, one_permit, hasty, monkeypatch):
     """A pod that survives the job holds the only permit for longer than a reader waits."""
     monkeypatch.setattr(container_log, "_STREAM_SECONDS", 60)
     monkeypatch.setattr(container_log, "_LONG_STREAM_SECONDS", 60)

@@ -10,6 +10,7 @@ import pytest
 from airflow_trainer_provider.cluster.logs import streams as log_streams
 from airflow_trainer_provider.cluster.logs.pace import Pace
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
+from tests.unit.cluster.api_server import until
 
 
 @pytest.fixture
@@ -69,12 +70,11 @@ async def test_those_who_wait_get_the_permits_of_those_who_leave_in_their_order(
     assert [each.reads for each in late] == [False, False, False]
     two[1].leaves = True
     await asyncio.wait({two[1].task})
-    await asyncio.sleep(0.01)
+    await until(lambda: late[0].reads and two[0].asked)
     assert [each.reads for each in late] == [True, False, False]
     assert late[0].had_to_wait
-    assert two[0].asked
     await two[0].end()
-    await asyncio.sleep(0)
+    await until(lambda: late[1].reads)
     assert [each.reads for each in late] == [True, True, False]
     for each in late:
         await each.end()
@@ -84,6 +84,7 @@ async def test_only_as_many_are_asked_as_wait(streams):
     two = await readers(streams, 2)
     late = await readers(streams, 1)
     await asyncio.wait({two[0].task})
+    await until(lambda: late[0].reads)
     await asyncio.sleep(0.01)
     assert (late[0].reads, two[1].reads, two[1].asked) == (True, True, 0)
     for each in (two[1], late[0]):
@@ -98,8 +99,7 @@ async def test_a_reader_that_is_cancelled_leaves_no_gap(streams):
     two[0].may_go.set()
     await asyncio.sleep(0)
     late[1].task.cancel()
-    await asyncio.sleep(0.01)
-    assert late[2].reads
+    await until(lambda: late[2].reads)
     for each in (*two, *late):
         await each.end()
     async with AsyncExitStack() as stack:

@@ -18,6 +18,7 @@ from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS
 from tests.fakes.jobs import add_job, add_native, add_pod, ours, with_condition
 from tests.fakes.kubernetes import NAMESPACE
+from tests.unit.cluster.api_server import PATIENCE
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "gpus"}
 JAXJOBS = KINDS["jaxjob"].resource.plural
@@ -168,7 +169,7 @@ async def test_a_suspended_job_goes_on_once_its_pods_are_gone(api, backends):
     assert api.writes == []
     api.end_pod("j-worker-0")
 
-    assert (await asyncio.wait_for(resuming, 5)).startswith("Resumed")
+    assert (await asyncio.wait_for(resuming, PATIENCE)).startswith("Resumed")
     assert api.writes == [f"PATCH {JAXJOBS}/j"]
 
 

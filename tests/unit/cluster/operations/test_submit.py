@@ -20,6 +20,7 @@ from airflow_trainer_provider.kinds.trainer.trainjob import TRAIN_JOBS
 from airflow_trainer_provider.spec import parse_manifest_spec, parse_spec
 from tests.fakes.jobs import MADE_AT, with_condition
 from tests.fakes.kubernetes import NAMESPACE
+from tests.unit.cluster.api_server import until
 
 pytestmark = pytest.mark.timeout(20)
 TRY = Identity(dag_id="d", run_id="r", task_id="t", try_number=1, deployment="prod", max_tries=2)
@@ -583,8 +584,7 @@ async def test_a_cancelled_job_that_was_not_deleted_is_found_and_ended(api):
     assert [each.uid for each in found] == [first.uid]
     assert await backend.cancel(found[0], "the task is failed")
 
-    await asyncio.sleep(0.05)
-    assert api.names("services") == api.names("jobs") == []
+    await until(lambda: api.names("services") == api.names("jobs") == [])
 
 
 async def test_a_job_that_terminates_already_is_not_ended_again(api):

@@ -10,7 +10,9 @@ from airflow_trainer_provider.hooks.supervisor import ask as module
 from airflow_trainer_provider.hooks.supervisor.ask import ask, finish_asking
 
 
-async def test_threads_ask_one_after_the_other():
+async def test_threads_ask_one_after_the_other(monkeypatch):
+    # Longer than a busy machine stalls.
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 60)
     asking = []
 
     def request():

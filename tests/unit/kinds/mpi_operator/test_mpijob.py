@@ -209,7 +209,7 @@ class Pods:
         )
         agent.chmod(0o755)
 
-    def start(self, *command: str, patience: int = 20) -> subprocess.Popen[str]:
+    def start(self, *command: str, patience: int = 60) -> subprocess.Popen[str]:
         script = container_of(main_of(MPIJOB_V1), "Launcher")["command"][:4]
         environment = {
             "PATH": os.environ["PATH"],
@@ -222,7 +222,7 @@ class Pods:
 
     def run(self, *command: str, **fields: Any) -> tuple[int, str]:
         process = self.start(*command, **fields)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=90)
         return process.returncode, output
 
 
@@ -232,7 +232,7 @@ def pods(tmp_path):
 
 
 def wait_for(file: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not file.exists():
         assert time.monotonic() < deadline, f"{file.name} has not come"
         time.sleep(0.01)
@@ -269,7 +269,7 @@ def test_the_command_waits_for_every_worker(pods):
     whole.write_text("seen")
     whole.rename(up)
 
-    assert process.communicate(timeout=30)[0] == "seen"
+    assert process.communicate(timeout=90)[0] == "seen"
 
 
 def test_a_worker_that_never_answers_is_named(pods):
@@ -285,5 +285,5 @@ def test_sigterm_reaches_the_command(pods):
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.communicate(timeout=30)[0] == "ended\n"
+    assert process.communicate(timeout=90)[0] == "ended\n"
     assert process.returncode == 7

@@ -247,7 +247,7 @@ def test_a_launcher_that_is_a_node_waits_until_its_own_name_resolves_and_for_no_
     }
 
     words = [sh, option, script, "mpi-launcher", "1", "true"]
-    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=20, check=True)
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=True)
 
     assert ran.stderr == ""
     assert "j-launcher-0-0.j" not in (tmp_path / "asked").read_text()
