@@ -3,13 +3,16 @@
 A test that fails runs again, twice, after all others, in a process by itself. Where it passes both times it counts as
 passed, and CI names it UNSTEADY: two cores run real clusters and Airflows, and starve one now and then. There is no
 second chance for tests marked ``no_second_chance``, where a flake is the defect; for a test that ended its process;
-for more than :data:`MOST` tests; and none after an error while tests were collected.
+for an error while fixtures are torn down, which other tests may have caused; for more than :data:`MOST` tests; and none
+after an error while tests were collected.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +28,9 @@ MARKER = "no_second_chance"
 MOST = 5
 _TIMES = 2
 #: Seconds for each time.
-_LIMIT = 240
+_LIMIT = 600
+#: Seconds in which pytest tears its fixtures down.
+_INTERRUPTED_WITHIN = 60
 #: Set for the process that runs tests again.
 _AGAIN = "TRAINER_TEST_AGAIN"
 
@@ -62,6 +67,7 @@ class SecondChance:
         self._config = config
         self._folder = folder
         self._failed: dict[str, pytest.TestReport] = {}
+        self._phases: set[str] = set()
         self._collected = True
         self._passed: list[str] = []
         self._refused = ""
@@ -74,12 +80,13 @@ class SecondChance:
         """Note a failure in any phase of a test."""
         if report.failed:
             self._failed.setdefault(report.nodeid, report)
+            self._phases.add(report.when or "")
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """Run them again where all tests have run, before pytest prints its summary."""
         yield
-        if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not self._failed:
+        if not self._failed:
             return
         self._refused = self._why_not(session)
         if not self._refused:
@@ -100,17 +107,18 @@ class SecondChance:
             terminalreporter.line(f"{test}: {passed}; at first: {_raised(report)}")
 
     def _why_not(self, session: pytest.Session) -> str:
-        if session.shouldfail or session.shouldstop or not self._collected:
+        finished = session.exitstatus == pytest.ExitCode.TESTS_FAILED
+        if not finished or session.shouldfail or session.shouldstop or not self._collected:
             return "not all tests were collected and run"
+        if "teardown" in self._phases:
+            return "fixtures that others may have used could not be torn down"
+        # What pytest-xdist reports of a process that is gone.
+        if self._phases - {"setup", "call"}:
+            return "a test has ended its process"
         if len(self._failed) > MOST:
             return f"{len(self._failed)} tests failed, and at most {MOST} have one"
-        for test, report in self._failed.items():
-            if MARKER in report.keywords:
-                return f"{test} is marked {MARKER}"
-            # What pytest-xdist reports of a process that is gone.
-            if report.when not in ("setup", "call", "teardown"):
-                return f"{test} has ended its process"
-        return ""
+        marked = [test for test, report in self._failed.items() if MARKER in report.keywords]
+        return f"{marked[0]} is marked {MARKER}" if marked else ""
 
     def _run_again(self) -> list[str]:
         """Those that passed each time."""
@@ -119,27 +127,36 @@ class SecondChance:
             folder = self._folder / f"again-{len(list(self._folder.glob('again-*'))) + 1}"
             print(f"\n\nsecond chance, run {number} of {_TIMES}:", flush=True)
             folder.mkdir()
-            self._run(sorted(passed), folder)
-            passed &= passed_tests(folder)
+            code = self._run(sorted(passed), folder)
+            passed &= passed_tests(folder) if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else set()
             if not passed:
                 break
+        report = Path(self._config.option.xmlpath).name
         with (self._folder / UNSTEADY).open("a") as file:
-            file.writelines(f"{json.dumps(test)}\n" for test in sorted(passed))
+            file.writelines(f"{json.dumps([report, test])}\n" for test in sorted(passed))
         return sorted(passed)
 
-    def _run(self, tests: list[str], folder: Path) -> None:
+    def _run(self, tests: list[str], folder: Path) -> int:
+        """The exit code of pytest on some tests, one after the other."""
         root, ini = self._config.rootpath, self._config.inipath or os.devnull
         argv = [sys.executable, "-m", "pytest", "-n0", f"--rootdir={root}", "-c", str(ini), *tests]
         env = {
             **os.environ,
-            "PYTEST_ADDOPTS": f"--junitxml={folder}/pytest.xml",
+            "PYTEST_ADDOPTS": shlex.quote(f"--junitxml={folder}/pytest.xml"),
             REPORTS_VARIABLE: str(folder),
             _AGAIN: "1",
         }
-        try:
-            subprocess.run(argv, cwd=root, env=env, check=False, timeout=_LIMIT)
-        except subprocess.TimeoutExpired:
-            print(f"ended after {_LIMIT} s")
+        with subprocess.Popen(argv, cwd=root, env=env) as process:
+            try:
+                return process.wait(_LIMIT)
+            except subprocess.TimeoutExpired:
+                print(f"not over after {_LIMIT} s")
+                process.send_signal(signal.SIGINT)
+            try:
+                return process.wait(_INTERRUPTED_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return process.wait()
 
 
 def register(config: pytest.Config) -> None:

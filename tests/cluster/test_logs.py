@@ -112,6 +112,7 @@ async def test_a_writer_at_speed(kubeconfig, namespace):
     assert [text for _, text in got] == numbered(50_000)
 
 
+@pytest.mark.no_second_chance
 async def test_each_line_once_while_connections_are_cut(cluster, namespace):
     with FaultProxy(cluster.kubectl.kubeconfig) as proxy:
         cuts = [proxy.cut(path=LOG, times=1, after=size) for size in (1, 5_000, 9_000, 70, 12_000, 20_000)]
@@ -122,6 +123,7 @@ async def test_each_line_once_while_connections_are_cut(cluster, namespace):
     assert [text for _, text in got] == numbered(2000)
 
 
+@pytest.mark.no_second_chance
 async def test_a_reader_takes_over(kubeconfig, namespace):
     got = []
     async with job(kubeconfig, namespace, pod("slow", SLOWLY.format(1000))) as running:

@@ -117,6 +117,7 @@ async def test_a_job_that_is_resumed_while_its_pods_are_on_their_way_out_does_no
     assert (await following).phase is JobPhase.SUCCEEDED
 
 
+@pytest.mark.no_second_chance
 async def test_a_killed_tasks_job_that_was_suspended_is_adopted_at_once(contract, fields):  # noqa: F811
     job = contract.case.job(_DEAF, nodes=len(contract.case.speakers), on_kill_action="suspend", **fields)
     handle = await contract.submit(job)

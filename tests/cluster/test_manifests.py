@@ -44,6 +44,7 @@ async def _end(backend, handle):
     return [status async for status in backend.watch(handle)][-1]
 
 
+@pytest.mark.no_second_chance
 async def test_the_next_try_adopts_a_manifests_job_that_runs(cluster, namespace, native):
     first = await native.submit(_brought(20), _try(1))
     second = await native.submit(_brought(20), _try(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
@@ -37,46 +38,61 @@ def main() -> int:
         print("This machine cannot run CI:", *problems, sep="\n  - ", file=sys.stderr)
         return 1
     print(machine.found(Path.cwd(), temporary))
-    for line in (*leftovers.end_leftovers(temporary), *(f"runs beside: {other}" for other in leftovers.others())):
-        print(line)
-    shutil.rmtree(REPORTS, ignore_errors=True)
-    REPORTS.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, _stop)
-    name = processes.new_run()
-    with _folder(temporary, name) as folder:
-        run = Run(name, folder, REPORTS, _GATE if kind == "gate" else None)
+    with _alone():
+        if not chosen:
+            for line in leftovers.end_leftovers(temporary):
+                print(line)
+        for other in leftovers.others():
+            print(f"runs beside: {other}")
+        shutil.rmtree(REPORTS, ignore_errors=True)
+        REPORTS.mkdir(parents=True)
+        name = processes.new_run()
+        with _folder(temporary, name) as folder:
+            run = Run(name, folder, REPORTS, _GATE if kind == "gate" else None)
+            return 0 if _run(run, kind, chosen) else 1
+
+
+def _run(run: Run, kind: str, chosen: Sequence[str]) -> bool:
+    """Run the stages and print the table; whether all is well."""
+    before, cluster, beside = (stages.gate(), [], []) if kind == "gate" else _whole(chosen)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    try:
+        run.run(before)
+        _run_beside(run, cluster, beside)
+    finally:
+        # The rest takes less than a minute, and leaves nothing.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        run.end()
+        good = _close(run, [*before, *cluster, *beside])
+    return good
+
+
+def _whole(chosen: Sequence[str]) -> list[list[Stage]]:
+    found = (stages.before_cluster(), stages.cluster(), stages.beside_cluster())
+    return [[stage for stage in part if not chosen or stage.name in chosen] for part in found]
+
+
+def _run_beside(run: Run, cluster: list[Stage], beside: list[Stage]) -> None:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        thread = Thread(target=run.run, args=(beside, output), daemon=True)
+        thread.start()
         try:
-            _run(run, kind, chosen)
-        except SystemExit:
-            run.results.append(Result("-", "FAILED: the run was ended from outside"))
-            raise
+            run.run(cluster)
+            thread.join()
         finally:
-            run.end()
-            good = _close(run)
-    return 0 if good else 1
+            output.seek(0)
+            print(output.read())
 
 
-def _run(run: Run, kind: str, chosen: Sequence[str]) -> None:
-    def wanted(found: list[Stage]) -> list[Stage]:
-        return [stage for stage in found if not chosen or stage.name in chosen]
-
-    if kind == "gate":
-        run.run(stages.gate())
-        return
-    run.run(wanted(stages.before_cluster()))
-    with tempfile.TemporaryFile("w+") as output:
-        aside = Thread(target=run.run, args=(wanted(stages.beside_cluster()), output), daemon=True)
-        aside.start()
-        run.run(wanted(stages.cluster()))
-        aside.join()
-        output.seek(0)
-        print(output.read())
-
-
-def _close(run: Run) -> bool:
-    table = make_table(run.results)
+def _close(run: Run, planned: Sequence[Stage]) -> bool:
+    """Print the table of the stages that were planned, and leave it as JSON; whether all is well."""
+    done = {result.stage for result in run.results}
+    missing = [Result(stage.name, "FAILED: not run to its end") for stage in planned if stage.name not in done]
+    table = make_table([*run.results, *missing])
+    print("", *table.lines(), sep="\n", flush=True)
     (REPORTS / "table.json").write_text(json.dumps({"commit": _commit(), **table.as_json()}, indent=1))
-    print("", *table.lines(), sep="\n")
     return table.good
 
 
@@ -101,6 +117,18 @@ def _arguments(words: Sequence[str]) -> tuple[str, list[str]]:
 def _temporary() -> Path:
     folder = Path(tempfile.gettempdir())
     return folder if len(str(folder)) <= _MAX_TEMPORARY or not os.access("/tmp", os.W_OK) else Path("/tmp")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Refuse to run where another run goes on in this checkout: both would write the same reports."""
+    REPORTS.parent.mkdir(exist_ok=True)
+    with REPORTS.with_name("lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("CI runs in this checkout already: wait for it, or end it.")
+        yield
 
 
 @contextmanager

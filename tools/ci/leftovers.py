@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -30,10 +32,26 @@ def end_leftovers(folders: Path) -> list[str]:
         return []
     lines = [f"ended: {process}" for process in processes.end(_left, _GRACE)]
     for folder in folders.glob(f"{FOLDER_PREFIX}*"):
-        if not processes.is_alive(folder.name.removeprefix(FOLDER_PREFIX)):
+        run = folder.name.removeprefix(FOLDER_PREFIX)
+        if re.fullmatch(r"\d+\.\d+", run) and not processes.is_alive(run):
             shutil.rmtree(folder, ignore_errors=True)
             lines.append(f"removed: {folder}")
     return lines
+
+
+def cluster_is_left() -> bool:
+    """Whether there is something of a test cluster that no run uses, and that this user may end."""
+    if MARK in os.environ or others() or os.geteuid() != 0 or not CLUSTER_STATE.exists():
+        return False
+    lock = CLUSTER_STATE.with_name("test.lock")
+    if not lock.exists():
+        return True
+    with lock.open() as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def others() -> list[Process]:

@@ -18,6 +18,8 @@ from pathlib import Path
 #: The environment variable with the mark.
 MARK = "CI_RUN"
 _KILLED_WITHIN = 10.0
+#: States of a process that has ended, and that its parent has not asked about.
+_ENDED = ("Z", "X")
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,10 @@ def end(find: Callable[[], list[Process]], grace: float) -> list[Process]:
 
 
 def _started(pid: int) -> str:
-    """When a process was started, in ticks since the machine was; empty where there is no such process."""
+    """When a process was started, in ticks since the machine was; empty where there is none, or it has ended."""
     try:
-        # Behind the name, which may have spaces and parentheses, it is the 20th word.
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
+        # Behind the name, which may have spaces and parentheses.
+        state, *words = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
+    return "" if state in _ENDED else words[18]

@@ -2,13 +2,12 @@
 
 A stage's folder holds a JUnit report of each of its runs, and what tests/second_chance.py writes there: in
 ``collected`` a line for each file with tests that was found, in ``unsteady`` one for each test that failed and then
-passed alone.
+passed alone, with the name of the report in which it failed.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +35,7 @@ class Reports:
     passed: int = 0
     failures: list[str] = field(default_factory=list)
     unsteady: list[str] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def add(self, other: Reports) -> None:
@@ -45,8 +44,13 @@ class Reports:
         self.passed += other.passed
         self.failures += other.failures
         self.unsteady += other.unsteady
-        self.skipped += other.skipped
+        for reason, count in other.skipped.items():
+            self.skip(reason, count)
         self.problems += other.problems
+
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count tests that were skipped."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + count
 
 
 def read_reports(folder: Path, expected: Sequence[str] = ()) -> Reports:
@@ -55,7 +59,7 @@ def read_reports(folder: Path, expected: Sequence[str] = ()) -> Reports:
     :param folder: where they are.
     :param expected: files with tests that have to be collected.
     """
-    reports, unsteady = Reports(), _unsteady(folder)
+    reports, unsteady = Reports(), [json.loads(line) for line in _lines(folder / UNSTEADY)]
     for file in sorted(folder.glob("*.xml")):
         reports.runs += 1
         try:
@@ -66,7 +70,7 @@ def read_reports(folder: Path, expected: Sequence[str] = ()) -> Reports:
         if not cases:
             reports.problems.append(f"{file.name} has no test")
         for case in cases:
-            _add(case, reports, unsteady)
+            _add(case, reports, [test for report, test in unsteady if report == file.name])
     if not reports.runs:
         reports.problems.append("no report: pytest did not come to its end")
     elif not reports.passed + len(reports.failures):
@@ -77,13 +81,17 @@ def read_reports(folder: Path, expected: Sequence[str] = ()) -> Reports:
 
 
 def passed_tests(folder: Path) -> set[str]:
-    """The names of the tests that passed, in all reports of a folder whose run came to its end.
+    """The names of the tests that passed; none where a run of pytest did not come to its end.
 
-    :param folder: where they are.
+    :param folder: with the reports.
     """
     passed, others = set[str](), set[str]()
     for file in folder.glob("*.xml"):
-        for case in ElementTree.parse(file).iter("testcase"):
+        try:
+            cases = list(ElementTree.parse(file).iter("testcase"))
+        except ElementTree.ParseError:
+            return set()
+        for case in cases:
             has_passed = all(case.find(tag) is None for tag in ("failure", "error", "skipped"))
             (passed if has_passed else others).add(_name_of(case))
     return passed - others
@@ -97,7 +105,7 @@ def _name_of(case: ElementTree.Element) -> str:
     return f"{case.get('classname')}::{case.get('name')}"
 
 
-def _add(case: ElementTree.Element, reports: Reports, unsteady: set[str]) -> None:
+def _add(case: ElementTree.Element, reports: Reports, unsteady: Sequence[str]) -> None:
     skipped = case.find("skipped")
     problems = case.findall("failure") + case.findall("error")
     if problems:
@@ -106,7 +114,7 @@ def _add(case: ElementTree.Element, reports: Reports, unsteady: set[str]) -> Non
         # It has passed when it was run again.
         reports.passed += name in unsteady
     elif skipped is not None:
-        reports.skipped[_reason(skipped)] += 1
+        reports.skip(_reason(skipped))
     else:
         reports.passed += 1
 
@@ -118,10 +126,6 @@ def _reason(skipped: ElementTree.Element) -> str:
         message = (skipped.text or "").rpartition("Skipped: ")[2].rstrip("')")
     reason = message.partition("\n")[0] or "no reason given"
     return f"expected failure: {reason}" if skipped.get("type") == "pytest.xfail" else reason
-
-
-def _unsteady(folder: Path) -> set[str]:
-    return {json.loads(line) for line in _lines(folder / UNSTEADY)}
 
 
 def _lines(file: Path) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -19,18 +21,11 @@ _SHORT_OF_TIME = 240
 #: Seconds between SIGTERM and SIGKILL for what is left of a stage.
 _GRACE = 30.0
 #: What would choose or change tests, or hide a fault, from outside.
-_NOT_INHERITED = (
-    "ARGS",
-    "FUZZ_SEED",
-    "FUZZ_VALUES",
-    "MAKEFLAGS",
-    "PYTEST_ADDOPTS",
-    "PYTHONDONTWRITEBYTECODE",
-    "TRAINER_TEST_KUBECONFIG",
-    "TRAINER_TEST_PROFILE",
-    "UPDATE_GOLDEN",
-    "UPDATE_SCREENSHOTS",
-)
+_NOT_INHERITED = ("ARGS", "GNUMAKEFLAGS", "MAKEFLAGS", "PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE")
+_NOT_INHERITED_PREFIXES = ("FUZZ_", "PYTEST_", "TRAINER_TEST_", "UPDATE_")
+#: Seconds in which a process that got SIGKILL has ended.
+_KILLED_WITHIN = 10.0
+_LEFT = "left to the whole run"
 
 
 class Run:
@@ -49,7 +44,7 @@ class Run:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._without = os.environ.get("CI_WITHOUT", "").split()
         self._environment = {
-            **{name: value for name, value in os.environ.items() if name not in _NOT_INHERITED},
+            **{name: value for name, value in os.environ.items() if _is_inherited(name)},
             # Tests that would skip where something is missing fail in CI.
             "CI": "1",
             "TMPDIR": str(folder),
@@ -57,6 +52,7 @@ class Run:
             "SPT_NOENV": "1",
         }
         self._no_environment = False
+        self._over = False
 
     def run(self, stages: Sequence[Stage], output: IO[str] | None = None) -> None:
         """Run stages one after the other. One that fails does not keep the later ones from running.
@@ -65,6 +61,8 @@ class Run:
         :param output: where they write to; None: where this process does.
         """
         for stage in stages:
+            if self._over:
+                return
             outcome, seconds = self._why_not(stage), None
             left: list[str] = []
             print(f"\n=== {stage.name}: {outcome or ' '.join(stage.command)}", file=output, flush=True)
@@ -78,7 +76,8 @@ class Run:
             self.results.append(Result(stage.name, outcome, seconds, left, reports, expected))
 
     def end(self) -> None:
-        """End all processes of the run."""
+        """Begin no further stage, and end all processes of the run."""
+        self._over = True
         processes.end(lambda: processes.of_mark(self.name), _GRACE)
 
     def _why_not(self, stage: Stage) -> str:
@@ -91,7 +90,7 @@ class Run:
         if self._no_environment:
             return "FAILED: there is no environment, as the stage venv has failed"
         if stage.spare and left < _SHORT_OF_TIME:
-            return f"left to the whole run: {max(left, 0):.0f} s were left of {_SHORT_OF_TIME} that it needs"
+            return f"{_LEFT}: {max(left, 0):.0f} s were left of {_SHORT_OF_TIME} that it needs"
         return "" if left >= 1 else "FAILED: no time was left"
 
     def _execute(self, stage: Stage, output: IO[str] | None) -> tuple[str, list[str]]:
@@ -112,7 +111,11 @@ class Run:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
             processes.end(lambda: processes.of_mark(mark), _GRACE)
-            process.wait()
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_KILLED_WITHIN)
+            if stage.spare and limit < stage.minutes * 60:
+                return f"{_LEFT}: it was not over after {limit:.0f} s, and no more were left", []
             return f"FAILED: over its limit of {limit:.0f} s", []
         left = processes.end(lambda: processes.of_mark(mark), _GRACE)
         return "ok" if code == 0 else f"FAILED ({code})", [str(each) for each in left]
@@ -122,10 +125,15 @@ class Run:
             return {}
         folder = self._reports / stage.name
         folder.mkdir(parents=True)
-        return {"PYTEST_ADDOPTS": f"--junitxml={folder}/pytest.xml", "TRAINER_TEST_REPORTS": str(folder)}
+        options = shlex.quote(f"--junitxml={folder}/pytest.xml")
+        return {"PYTEST_ADDOPTS": options, "TRAINER_TEST_REPORTS": str(folder)}
 
     def _seconds_left(self) -> float:
         return float("inf") if self._deadline is None else self._deadline - time.monotonic()
+
+
+def _is_inherited(name: str) -> bool:
+    return name not in _NOT_INHERITED and not name.startswith(_NOT_INHERITED_PREFIXES)
 
 
 def _test_files(folders: Sequence[str]) -> list[str]:

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tools.ci.leftovers import CLUSTER_STATE
-from tools.ci.processes import MARK
+from tools.ci.leftovers import cluster_is_left
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def gate() -> list[Stage]:
 
 def _end_cluster() -> list[Stage]:
     """A cluster that an earlier run of any checkout has left takes both cores."""
-    if MARK in os.environ or not CLUSTER_STATE.exists():
+    if not cluster_is_left():
         return []
     return [Stage("cluster-down", 5, (".venv/bin/python", "-m", "tests.cluster", "down"))]
 

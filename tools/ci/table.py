@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,14 +107,14 @@ def _row(result: Result) -> Row:
         if outcome == "ok" and tests.failures:
             problems.append("tests failed, and the stage did not")
         if problems:
-            outcome = "; ".join([outcome.replace("ok", "FAILED"), *problems])
+            outcome = "; ".join(["FAILED" if outcome == "ok" else outcome, *problems])
     return Row(result.stage, result.seconds, outcome, not outcome.startswith("FAILED"), list(result.left), tests)
 
 
 def _numbers(tests: Reports | None) -> list[str]:
     if tests is None:
         return ["-"] * len(_COLUMNS)
-    return [str(number) for number in (tests.runs, tests.passed, len(tests.failures), tests.skipped.total())]
+    return [str(number) for number in (tests.runs, tests.passed, len(tests.failures), sum(tests.skipped.values()))]
 
 
 def _details(row: Row) -> list[str]:
@@ -122,5 +122,9 @@ def _details(row: Row) -> list[str]:
     if row.tests:
         lines += [f"failed: {failure}" for failure in row.tests.failures]
         lines += [f"UNSTEADY: {test}" for test in row.tests.unsteady]
-        lines += [f"{count} skipped: {reason}" for reason, count in row.tests.skipped.most_common()]
+        lines += [f"{count} skipped: {reason}" for reason, count in _most_first(row.tests.skipped)]
     return lines
+
+
+def _most_first(skipped: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(skipped.items(), key=lambda entry: -entry[1])

@@ -165,8 +165,10 @@ def _left(contract, kind):
     [
         outcome.test_the_rank_that_raises_is_named_with_its_traceback_and_survivors_are_gone,
         outcome.test_success_has_a_result_and_a_row_for_each_replica,
-        adoption.test_the_next_try_adopts_a_running_job,
-        adoption.test_an_uncollected_result_is_taken_and_a_collected_one_is_not,
+        pytest.param(adoption.test_the_next_try_adopts_a_running_job, marks=pytest.mark.no_second_chance),
+        pytest.param(
+            adoption.test_an_uncollected_result_is_taken_and_a_collected_one_is_not, marks=pytest.mark.no_second_chance
+        ),
         manage.test_a_job_is_managed_by_its_name,
     ],
     ids=lambda check: check.__name__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import paths
+from tools.airflow_runner import settings
 from tools.ci.leftovers import CLUSTER_STATE, INSTANCE
 from tools.ci.processes import MARK, Process, running
 from tools.ci.stages import before_cluster, cluster
@@ -29,7 +32,8 @@ _STAGES = {
     "chromium": ["browser", "browser-lowest"],
     "apt-get": ["cluster"],
 }
-_REPORT = '<testsuites><testsuite><testcase name="one"/></testsuite></testsuites>'
+_SKIPPED = '<testcase name="two"><skipped message="no Kueue"/></testcase>'
+_REPORT = f'<testsuites><testsuite><testcase name="one"/>{_SKIPPED}</testsuite></testsuites>'
 # Notes each target, does what the test wants of it, and leaves the report that pytest would.
 _MAKE = f"""\
 #!/bin/bash
@@ -64,6 +68,9 @@ class Machine:
         self.add_test("tests/unit/test_one.py")
         self.mark, self.instance = f"RUN_{uuid.uuid4().hex}", f"INSTANCE_{uuid.uuid4().hex}"
         self.change("processes", f'MARK = "{MARK}"', f'MARK = "{self.mark}"')
+        # Another test's run may end now, and begin by removing folders.
+        self.change("leftovers", 'FOLDER_PREFIX = "airflow-ci-"', f'FOLDER_PREFIX = "airflow-ci-{self.mark}-"')
+        self.change("machine", "NEEDED_GB = 15", "NEEDED_GB = 0")
         self.change("leftovers", f'INSTANCE = "{INSTANCE}"', f'INSTANCE = "{self.instance}"')
         self.change("leftovers", f'Path("{CLUSTER_STATE}")', f'Path("{folder}/cluster")')
 
@@ -88,7 +95,7 @@ class Machine:
     def run(self, *stages: str, script: str = "all", **variables: str) -> tuple[int, dict[str, str]]:
         done = self.call(*stages, script=script, **variables)
         table = done.stdout.partition("\nstage ")[2].splitlines()[1:]
-        return done.returncode, {line.split()[0]: line for line in table}
+        return done.returncode, {line.split()[0]: line for line in table if not line.startswith(" ")}
 
     def call(self, *stages: str, script: str = "all", **variables: str) -> subprocess.CompletedProcess[str]:
         with self.start(*stages, script=script, **variables) as run:
@@ -97,11 +104,13 @@ class Machine:
         self.assert_nothing_is_left()
         return subprocess.CompletedProcess(run.args, run.returncode, output, errors)
 
-    def start(self, *stages: str, script: str = "run", **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, *stages: str, script: str = "run", checkout: Path | None = None, **variables: str
+    ) -> subprocess.Popen[str]:
         env = {"PATH": str(self.programs), "HOME": str(self.folder), "FAKE": str(self.folder), **variables}
         # What is left of these runs belongs to the run of CI that they are part of.
         env |= {name: os.environ[name] for name in (MARK,) if name in os.environ}
-        argv = [str(self.programs / "bash"), str(self.checkout / ".ci" / script), *stages]
+        argv = [str(self.programs / "bash"), str((checkout or self.checkout) / ".ci" / script), *stages]
         return subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def processes(self) -> list[Process]:
@@ -136,7 +145,7 @@ def test_the_gate_holds_what_decides_and_is_green(machine):
 
     assert code == 0
     assert list(table) == [*_GATE, "all"]
-    assert table["light"].split()[2:] == ["1", "1", "0", "0", "ok"]
+    assert table["light"].split()[2:] == ["1", "1", "0", "1", "ok"]
     assert table["all"].endswith("passed")
 
 
@@ -146,7 +155,7 @@ def test_the_table_is_there_as_json(machine):
     report = machine.report()
     rows = {row["stage"]: row for row in report["rows"]}
     assert (report["good"], report["total"]["passed"], list(rows)) == (False, 1, _GATE)
-    assert (rows["docs"]["outcome"], rows["light"]["tests"]["failures"]) == ("FAILED (2)", [])
+    assert (rows["docs"]["outcome"], rows["light"]["tests"]["skipped"]) == ("FAILED (2)", {"no Kueue": 1})
 
 
 def test_the_gate_is_over_at_its_deadline(machine):
@@ -174,7 +183,7 @@ def test_all_tiers_run_and_the_run_is_green(machine):
     aside = ["heavy", "lowest-unit", *_PYTHONS]
     tiers = ["airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
     assert set(table) == {*_GATE, *tiers, "all"}
-    assert all(table[tier].split()[2:] == ["1", "1", "0", "0", "ok"] for tier in ["light", *tiers])
+    assert all(table[tier].split()[2:] == ["1", "1", "0", "1", "ok"] for tier in ["light", *tiers])
 
 
 def test_each_stage_can_be_run_by_itself(machine):
@@ -205,7 +214,7 @@ def test_a_machine_without_python_is_named_before_anything_runs(machine):
 
 
 def test_a_disk_that_is_full_is_named_before_anything_runs(machine):
-    machine.change("machine", "NEEDED_GB = 15", "NEEDED_GB = 1_000_000")
+    machine.change("machine", "NEEDED_GB = 0", "NEEDED_GB = 1_000_000")
 
     done = machine.call(script="run")
 
@@ -323,7 +332,7 @@ def test_a_run_that_is_ended_from_outside_ends_what_it_started(machine):
     run.terminate()
 
     output, _ = run.communicate(timeout=60)
-    assert (run.returncode, "FAILED: the run was ended from outside" in output) == (143, True)
+    assert (run.returncode, output.count("FAILED: not run to its end")) == (143, len(_GATE) - 1)
     machine.assert_nothing_is_left()
 
 
@@ -351,11 +360,38 @@ def test_a_cluster_that_was_left_is_ended_once_there_is_an_environment(machine):
     assert machine.made[1] == "-m tests.cluster down"
 
 
+def test_a_cluster_that_a_run_uses_is_left_alone(machine):
+    (machine.folder / "cluster").mkdir()
+    with (machine.folder / "test.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+        code, table = machine.run(script="run")
+
+    assert (code, "cluster-down" in table) == (0, False)
+
+
+def test_two_runs_at_once_in_a_checkout_are_refused(machine):
+    run = start_and_reach(machine, "light")
+
+    second = machine.start("lint", script="all")
+
+    assert "CI runs in this checkout already: wait for it, or end it." in second.communicate(timeout=60)[1]
+    assert (second.returncode, run.poll()) == (1, None)
+    run.terminate()
+    run.communicate(timeout=60)
+    machine.assert_nothing_is_left()
+
+
+def test_what_others_name_has_the_same_name_here():
+    assert (INSTANCE, CLUSTER_STATE) == (settings.MARKER, paths.STATE)
+
+
 def test_a_run_inside_of_a_stage_ends_nothing_that_goes_on(machine):
     outer = start_and_reach(machine, "light")
     (process,) = [each for each in machine.processes() if each.command == "sleep 301"]
 
-    inner = machine.start("lint", script="all", **{machine.mark: process.environment[machine.mark]})
+    other = shutil.copytree(machine.checkout, machine.folder / "other")
+    inner = machine.start("lint", script="all", checkout=other, **{machine.mark: process.environment[machine.mark]})
     output, _ = inner.communicate(timeout=60)
 
     assert (inner.returncode, "sleep 301" in output) == (0, True)
