@@ -44,6 +44,9 @@ eval "${{FAKE_MAKE:-}}"
 [ -z "${{TRAINER_TEST_REPORTS:-}}" ] || echo tests/unit/test_one.py >"$TRAINER_TEST_REPORTS/collected"
 """
 
+# A process that is far from its stage's own, once it is what it will be.
+_LEAVES_SLEEP = "setsid sleep 301 & until read -r name </proc/$!/comm && [ $name = sleep ]; do sleep 0.01; done;"
+
 
 class Machine:
     """Programs that a machine has; ``run`` runs .ci/all there and gives its exit code and its closing table.
@@ -319,10 +322,10 @@ def test_a_check_without_tests_that_fails_makes_the_run_red(machine):
 
 
 def test_what_a_stage_leaves_behind_is_ended_and_named(machine):
-    code, _ = machine.run(script="run", FAKE_MAKE='[ "$1" != lint ] || { setsid sleep 300 & }')
+    code, _ = machine.run(script="run", FAKE_MAKE=f'[ "$1" != lint ] || {{ {_LEAVES_SLEEP} }}')
 
     rows = {row["stage"]: row["left"] for row in machine.report()["rows"]}
-    assert (code, [left.split()[1:] for left in rows["lint"]]) == (0, [["sleep", "300"]])
+    assert (code, [left.split()[1:] for left in rows["lint"]]) == (0, [["sleep", "301"]])
     assert not any(left for stage, left in rows.items() if stage != "lint")
 
 
@@ -404,7 +407,7 @@ def test_a_run_inside_of_a_stage_ends_nothing_that_goes_on(machine):
 def start_and_reach(machine: Machine, stage: str) -> subprocess.Popen[str]:
     """A gate in the middle of a stage, with a process that is far from its own."""
     target = {"light": "test"}.get(stage, stage)
-    make = f'[ "$1" != {target} ] || {{ setsid sleep 301 & touch "$FAKE/reached"; sleep 300; }}'
+    make = f'[ "$1" != {target} ] || {{ {_LEAVES_SLEEP} touch "$FAKE/reached"; sleep 300; }}'
     run = machine.start(FAKE_MAKE=make)
     deadline = time.monotonic() + 60
     while not (machine.folder / "reached").exists():
