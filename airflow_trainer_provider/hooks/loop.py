@@ -11,11 +11,12 @@ import atexit
 import logging
 import math
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -35,14 +36,21 @@ class _Loop:
         threading.Thread(target=self.loop.run_forever, name="trainer-loop", daemon=True).start()
 
 
-class _Running(Future[_T]):
-    """A coroutine in a loop that another thread runs; ends when the coroutine has, and not before."""
+class _Running(Generic[_T]):
+    """A coroutine in a loop that another thread runs; ends when the coroutine has, and not before.
+
+    One thread waits for it. A signal handler may raise in there between any two lines, so no lock is shared with the
+    loop: one that such an exception leaves locked, as it can the one of a :class:`concurrent.futures.Future`, would
+    block the loop for ever.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> None:
-        super().__init__()
         self._loop = loop
         self._work = work
         self._task: asyncio.Task[_T] | None = None
+        self._has_ended = False
+        # Wakes who waits. Whether it has ended is not in there: whoever took a token may be interrupted right after.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def begin(self) -> None:
         """Start the coroutine."""
@@ -52,10 +60,28 @@ class _Running(Future[_T]):
         """Cancel the coroutine, and wait until it has cleaned up."""
         # After _begin(), if that has come to pass: the loop keeps the order.
         self._loop.call_soon_threadsafe(self._cancel)
-        wait([self], _CLEAN_UP_SECONDS)
+        self.wait(_CLEAN_UP_SECONDS)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end.
+
+        :param seconds: how long at most.
+        :return: whether it has come.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._has_ended and (left := deadline - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                self._wake.get(timeout=min(_LISTEN_SECONDS, left))
+        return self._has_ended
+
+    def result(self) -> _T:
+        """What the coroutine has returned or raised; it has ended."""
+        assert self._task is not None, "only what has begun is waited for"
+        return self._task.result()
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._work)
+        _tasks.add(self._task)
         self._task.add_done_callback(self._settle)
 
     def _cancel(self) -> None:
@@ -63,25 +89,24 @@ class _Running(Future[_T]):
             self._task.cancel()
         else:
             self._work.close()
-            self._settle_cancelled()
+            self._end()
 
     def _settle(self, task: asyncio.Task[_T]) -> None:
-        if task.cancelled():
-            self._settle_cancelled()
-        elif error := task.exception():
-            self.set_exception(error)
-        else:
-            self.set_result(task.result())
+        _tasks.discard(task)
+        # Whoever was interrupted does not ask for it, which asyncio would report.
+        _ = task.cancelled() or task.exception()
+        self._end()
 
-    def _settle_cancelled(self) -> None:
-        self.cancel()
-        self.set_running_or_notify_cancel()
+    def _end(self) -> None:
+        self._has_ended = True
+        self._wake.put(None)
 
 
 # Reentrant: a signal handler may come in while its own thread makes the loop.
 _lock = threading.RLock()
 _loops: list[_Loop] = []
-_aside: set[Future[None]] = set()
+# A loop alone does not keep its tasks from being collected.
+_tasks: set[asyncio.Task[Any]] = set()
 _closing: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
 
 
@@ -99,14 +124,11 @@ def run(work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
     try:
         # Not before: a signal may come between any two lines.
         running.begin()
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while not running.done():
-            if time.monotonic() >= end:
-                raise TimeoutError(f"it took longer than {timeout:g} s")
-            wait([running], min(_LISTEN_SECONDS, end - time.monotonic()))
+        if not running.wait(math.inf if timeout is None else timeout):
+            raise TimeoutError(f"it took longer than {timeout:g} s")
         return running.result()
     finally:
-        if not running.done():
+        if not running.wait(0):
             running.end()
 
 
@@ -117,11 +139,8 @@ def run_aside(work: Coroutine[Any, Any, Any], seconds: float) -> None:
     :param seconds: how long the caller may be kept.
     """
     running = _Running(_current().loop, _logged(work))
-    # A loop alone does not keep its tasks from being collected.
-    _aside.add(running)
-    running.add_done_callback(_aside.discard)
     running.begin()
-    wait([running], seconds)
+    running.wait(seconds)
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:

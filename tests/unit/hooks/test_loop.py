@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -87,6 +88,21 @@ def test_a_coroutine_that_takes_too_long_is_ended():
     assert work.cleaned_up
 
 
+def test_what_a_coroutine_raises_after_its_caller_has_gone_is_not_reported_as_never_retrieved(caplog):
+    async def fail_late():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("late")
+
+    with pytest.raises(TimeoutError):
+        run(fail_late(), timeout=0.02)
+    gc.collect()
+    run(asyncio.sleep(0))
+
+    assert "never retrieved" not in caplog.text
+
+
 def test_a_signal_handler_that_raises_ends_the_coroutine_before_the_caller_goes_on(on_signal):
     work = Work()
 
@@ -100,6 +116,44 @@ def test_a_signal_handler_that_raises_ends_the_coroutine_before_the_caller_goes_
         run(work())
 
     assert work.cleaned_up
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_a_signal_handler_that_raises_between_any_two_lines_leaves_the_loop_to_others():
+    """As the alarm of Airflow's own time-out does: also within the library that the caller waits in."""
+
+    class Step:
+        def __init__(self, number):
+            self.left = number
+
+        def trace(self, frame, event, arg):
+            # What is raised while an object is collected is only reported.
+            if "weakref" in frame.f_code.co_filename:
+                return None
+            self.left -= 1
+            if self.left == 0:
+                raise Interrupted
+            return self.trace
+
+    async def work():
+        await asyncio.sleep(0.001)
+        return "done"
+
+    interrupted, number, before = 0, 0, sys.gettrace()
+    while True:
+        number += 1
+        step = Step(number)
+        sys.settrace(step.trace)
+        try:
+            run(work(), timeout=PATIENCE)
+        except Interrupted:
+            interrupted += 1
+        finally:
+            sys.settrace(before)
+        assert run(_loop(), timeout=PATIENCE).is_running()
+        if step.left > 0:
+            break
+    assert interrupted > 50
 
 
 def test_a_signal_handler_uses_the_loop_while_its_thread_waits_for_it(on_signal):
