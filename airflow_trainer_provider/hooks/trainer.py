@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -213,6 +214,7 @@ class TrainerHook(BaseHook):
         name = _backend_name(handle)
         if name not in CLUSTER_BACKENDS:
             return await self._backend(name, "", None)
+        await _import_cluster()
         from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
 
         _, namespace, conn_id = ClusterLocation.of(handle)
@@ -335,7 +337,9 @@ class TrainerHook(BaseHook):
     async def _backend(self, name: str, conn_id: str, namespace: str | None) -> Backend:
         key = (name, conn_id, namespace)
         if key not in self._backends:
-            self._backends[key] = await self._make(*key)
+            made = await self._make(*key)
+            # Another caller may have been quicker.
+            self._backends.setdefault(key, made)
         return self._backends[key]
 
     async def _make(self, name: str, conn_id: str, namespace: str | None) -> Backend:
@@ -344,6 +348,7 @@ class TrainerHook(BaseHook):
             return LocalBackend(settings.local_root, settings.poll_interval, settings.local_keep)
         if name not in CLUSTER_BACKENDS:
             return make_registered(name, conn_id, namespace)
+        await _import_cluster()
         from airflow_trainer_provider.cluster.backend import ClusterBackend
         from airflow_trainer_provider.cluster.logs.streams import LogStreams
 
@@ -416,3 +421,8 @@ def _backend_name(handle: JobHandle) -> str:
     """The backend of a job. A handle comes from XCom, where anything may write."""
     check_backend("job.backend", handle.backend, fix="Pass the handle that an operator made.", auto=False)
     return handle.backend
+
+
+async def _import_cluster() -> None:
+    """Import what talks to a cluster. It takes some tenths of a second, in which the event loop serves others."""
+    await asyncio.to_thread(import_module, "airflow_trainer_provider.cluster.backend")

@@ -19,6 +19,7 @@ from airflow_trainer_provider.job.progress.reporter import Reporter
 from airflow_trainer_provider.job.queue.notes import QueueNotes
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.timeouts import end_tasks, with_timeout
 
 Emit = Callable[[str], None]
 
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: How soon the replicas' lines are read again after that has failed, in seconds.
 _READ_AGAIN = 30.0
+#: How long a job that can never start may take to end, in seconds.
+_ENDED_SECONDS = 900.0
 
 
 async def follow(
@@ -85,10 +88,12 @@ async def follow(
 
 @asynccontextmanager
 async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.Event]:
-    """Watch a job, for who reads its lines and nothing else; the event is set at the job's end.
+    """Watch a job, for who reads its lines and nothing else; the event is set at the job's end, and where the job can
+    be watched no longer.
 
     :param backend: where it runs.
     :param handle: the job.
+    :raises TrainJobError: at the exit: the job could be watched no longer. That it is gone is an end like any other.
     """
     ended = asyncio.Event()
 
@@ -96,16 +101,18 @@ async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.E
         try:
             async for _ in backend.watch(handle):
                 pass
+        except JobLost:
+            pass
         finally:
             ended.set()
 
     watching = asyncio.ensure_future(watch())
     try:
         yield ended
+        if watching.done():
+            watching.result()
     finally:
-        watching.cancel()
-        # How a job ends, or that it is gone, is not what was asked for.
-        await asyncio.gather(watching, return_exceptions=True)
+        await end_tasks([watching])
 
 
 def _may_have_lines(status: JobStatus) -> bool:
@@ -134,14 +141,26 @@ async def _statuses(
             verdict = _verdict(monitor, status)
             if status and verdict:
                 outcome = verdict.outcome(status, _now())
-                reason = f"it cannot start: {verdict.reason}: {verdict.message}"
-                # Suspended, it would be resumed by the next try, and would fail that one as well.
-                await backend.cancel(handle, reason, resumable=False)
-                await changes.skip_to_end()
+                await _end(backend, handle, verdict, changes, deadline)
                 yield outcome
                 return
     finally:
         await changes.close()
+
+
+async def _end(
+    backend: Backend, handle: JobHandle, verdict: CannotStart, changes: _Changes, deadline: datetime | None
+) -> None:
+    """End a job that can never start, and wait until it has ended.
+
+    That wait is over at the deadline, and after :data:`_ENDED_SECONDS`: an object that cannot be deleted, such as a pod
+    on a node that is gone, must not keep the verdict back.
+    """
+    reason = f"it cannot start: {verdict.reason}: {verdict.message}"
+    # Suspended, it would be resumed by the next try, and would fail that one as well.
+    if await backend.cancel(handle, reason, resumable=False):
+        with suppress(asyncio.TimeoutError):
+            await with_timeout(changes.skip_to_end(), _shortest(_seconds_to(deadline), _ENDED_SECONDS))
 
 
 def _verdict(monitor: Monitor | None, status: JobStatus | None) -> CannotStart | None:
@@ -226,8 +245,7 @@ class _Changes:
 
     async def close(self) -> None:
         """Wait for nothing any more."""
-        self._next.cancel()
-        await asyncio.gather(self._next, return_exceptions=True)
+        await end_tasks([self._next])
 
     def _begin(self) -> asyncio.Task[JobStatus | None]:
         task = asyncio.ensure_future(self._get())
@@ -280,8 +298,7 @@ class _Lines:
     async def close(self) -> None:
         """Emit and report no more."""
         if self._emitting:
-            self._emitting.cancel()
-            await asyncio.gather(self._emitting, return_exceptions=True)
+            await end_tasks([self._emitting])
         if self._reporter:
             await self._reporter.close()
 
@@ -334,7 +351,7 @@ async def _emit_logs(source: _Source, emit: Emit, reader: str, ended: asyncio.Ev
             emitted = why
             emit(f"... reading the lines of training job {handle.name} has failed, and is tried again: {why}")
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(ended.wait(), _READ_AGAIN)
+            await with_timeout(ended.wait(), _READ_AGAIN)
 
 
 class _Emitter:

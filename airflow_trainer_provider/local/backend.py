@@ -45,6 +45,7 @@ from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, lock
 from airflow_trainer_provider.local.supervisor.rank_shell import leader_of
 from airflow_trainer_provider.text.mask import Mask, mask_of
 from airflow_trainer_provider.text.redaction import secrets_in
+from airflow_trainer_provider.timeouts import with_timeout
 
 #: What a job may need to be gone after its grace period, in seconds.
 _END_SECONDS = 15
@@ -127,7 +128,7 @@ class LocalBackend:
                     log_reader.save_trailing()
                     if not last:
                         with suppress(asyncio.TimeoutError):
-                            await asyncio.wait_for(ended.wait(), self._poll_interval)
+                            await with_timeout(ended.wait(), self._poll_interval)
             finally:
                 log_reader.save()
 

@@ -17,6 +17,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.timeouts import with_timeout
+
 if TYPE_CHECKING:
     from airflow_trainer_provider.plugins.traces import Ending
 
@@ -139,7 +141,7 @@ class Endings:
     async def _end(self, ending: Ending) -> None:
         async with self._slots[ending.place]:
             try:
-                await asyncio.wait_for(_until_ended(ending), _MOST_SECONDS)
+                await with_timeout(_until_ended(ending), _MOST_SECONDS)
             except asyncio.TimeoutError:
                 log.error("The jobs of %s were not ended within %.0f s", ending, _MOST_SECONDS)
             except Exception as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_trainer_provider.timeouts import with_timeout
 from airflow_trainer_provider.triggers.payload import Payload
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class TrainJobTrigger(BaseTrigger):
         if not self.cancel_on_kill or self.task_instance is None:
             return
         # Airflow cancels the trigger again at each of its syncs, a second apart, until this has returned.
-        work = asyncio.create_task(asyncio.wait_for(self._end_if_over(self.task_instance), _KILL_SECONDS))
+        work = asyncio.create_task(with_timeout(self._end_if_over(self.task_instance), _KILL_SECONDS))
         _under_way.add(work)
         work.add_done_callback(_under_way.discard)
         while not work.done():

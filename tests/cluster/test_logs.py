@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import pytest
@@ -14,6 +15,7 @@ from airflow_trainer_provider.cluster.logs.cursor import LogCursor
 from airflow_trainer_provider.cluster.logs.job_logs import Logs, lines_of, tail
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.kinds.base import PODS
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.cluster.proxy import FaultProxy
 
 LOG = "/log\\?"
@@ -47,16 +49,15 @@ def pod(name, script, *, init=(), sidecars=(), restart="Never"):
 class Job:
     """Some pods, and what is read of them."""
 
-    def __init__(self, client, namespace, pods, **options):
+    def __init__(self, client, namespace, pods, *, replica_of=lambda pod: pod["metadata"]["name"], **options):
         self.client, self.namespace, self.pods = client, namespace, pods
+        self.replica_of = replica_of
         self.cursor = LogCursor()
         self.options = options
         self.ended = asyncio.Event()
 
     def source(self):
-        logs = Logs(
-            self.client, self.pods, lambda pod: pod["metadata"]["name"], LogCursor(self.cursor.text()), **self.options
-        )
+        logs = Logs(self.client, self.pods, self.replica_of, LogCursor(self.cursor.text()), **self.options)
         self.cursor = logs._cursor
         return lines_of(logs.blocks(self.ended))
 
@@ -108,7 +109,7 @@ def numbered(count):
 
 async def test_a_writer_at_speed(kubeconfig, namespace):
     async with job(kubeconfig, namespace, pod("fast", COUNT.format(50_000))) as running:
-        got = await asyncio.wait_for(running.lines(), 360)
+        got = await with_timeout(running.lines(), 360)
     assert [text for _, text in got] == numbered(50_000)
 
 
@@ -118,7 +119,7 @@ async def test_each_line_once_while_connections_are_cut(cluster, namespace):
         cuts = [proxy.cut(path=LOG, times=1, after=size) for size in (1, 5_000, 9_000, 70, 12_000, 20_000)]
         cuts += [proxy.answer(500, path=LOG, times=1), proxy.cut(path=LOG, times=2)]
         async with job(proxy.kubeconfig, namespace, pod("slow", SLOWLY.format(2000))) as running:
-            got = await asyncio.wait_for(running.lines(), 360)
+            got = await with_timeout(running.lines(), 360)
         assert all(cut.hits for cut in cuts)
     assert [text for _, text in got] == numbered(2000)
 
@@ -130,8 +131,8 @@ async def test_a_reader_takes_over(kubeconfig, namespace):
         for take in (150, 1, 333):
             async with aclosing(running.source()) as source:
                 for _ in range(take):
-                    got.append((await asyncio.wait_for(anext(source), 180)).text)
-        got += [text for _, text in await asyncio.wait_for(running.lines(), 360)]
+                    got.append((await with_timeout(anext(source), 180)).text)
+        got += [text for _, text in await with_timeout(running.lines(), 360)]
     assert got == numbered(1000)
 
 
@@ -141,7 +142,7 @@ async def test_a_container_that_is_started_again(kubeconfig, namespace):
         "while [ $i -lt 100 ]; do echo run $run line $i; i=$((i+1)); done; [ $run -ge 3 ]"
     )
     async with job(kubeconfig, namespace, pod("crashing", script, restart="OnFailure")) as running:
-        got = await asyncio.wait_for(running.lines(), 360)
+        got = await with_timeout(running.lines(), 360)
     assert [text for _, text in got] == [f"run {run} line {i}" for run in (1, 2, 3) for i in range(100)]
 
 
@@ -149,7 +150,7 @@ async def test_init_containers_sidecars_and_several_writers(kubeconfig, namespac
     beside = {"init": [container("echo looking", "init-pytorch")], "sidecars": [container("echo shipped", "shipper")]}
     pods = [pod(f"w-{n}", SLOWLY.format(200), **beside) for n in range(3)]
     async with job(kubeconfig, namespace, *pods) as running:
-        got = await asyncio.wait_for(running.lines(), 360)
+        got = await with_timeout(running.lines(), 360)
     for number in range(3):
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
         assert [text for name, text in got if name == f"w-{number}/init-pytorch"] == ["looking"]
@@ -160,7 +161,7 @@ async def test_more_containers_than_may_be_read_at_once_take_turns(kubeconfig, n
     monkeypatch.setattr(LogStreams, "limit", 1)
     pods = [pod(f"w-{n}", SLOWLY.format(200)) for n in range(3)]
     async with job(kubeconfig, namespace, *pods) as running:
-        got = await asyncio.wait_for(running.lines(), 360)
+        got = await with_timeout(running.lines(), 360)
     for number in range(3):
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
 
@@ -170,7 +171,7 @@ async def test_of_a_container_that_writes_too_much_the_first_10_mib_and_the_last
     count = 12_000
     script = f"i=0; while [ $i -lt {count} ]; do echo line $i {filler}; i=$((i+1)); done"
     async with job(kubeconfig, namespace, pod("loud", script)) as running:
-        got = [text.removesuffix(f" {filler}") for _, text in await asyncio.wait_for(running.lines(), 360)]
+        got = [text.removesuffix(f" {filler}") for _, text in await with_timeout(running.lines(), 360)]
     reached, cut = [text for text in got if text.startswith("... ")]
     first, last = got[: got.index(reached)], got[got.index(cut) + 1 :]
     assert got == [*first, reached, cut, *last]
@@ -199,7 +200,7 @@ async def test_a_pod_that_is_deleted_meanwhile(kubeconfig, namespace):
 async def test_long_lines_and_progress_bars(kubeconfig, namespace):
     script = "printf '10%%\\r20%%\\r30%%\\n'; head -c 30000 /dev/zero | tr '\\0' x; echo; printf 'no line end'"
     async with job(kubeconfig, namespace, pod("odd", script)) as running:
-        got = await asyncio.wait_for(running.lines(), 180)
+        got = await with_timeout(running.lines(), 180)
         assert await tail(running.client, namespace, "odd", "main", 1) == ["no line end"]
     assert [text for _, text in got] == ["30%", "x" * 30_000, "no line end"]
 
@@ -210,7 +211,51 @@ async def test_a_log_that_the_kubelet_rotates(kubeconfig, namespace):
     rest = "i=$((i+1)); [ $((i % 200)) = 0 ] && sleep 0.1"
     script = f"i=0; while [ $i -lt 60000 ]; do echo line $i {filler}; {rest}; done; true"
     async with job(kubeconfig, namespace, pod("long", script), limit_bytes=2**30) as running:
-        got = await asyncio.wait_for(running.lines(), 540)
+        got = await with_timeout(running.lines(), 540)
         left = await tail(running.client, namespace, "long", "main", 60_000)
     assert len(left) < 60_000
     assert [text.removesuffix(f" {filler}") for _, text in got] == numbered(60_000)
+
+
+@pytest.fixture
+def silent_node(cluster, namespace):
+    """A node whose kubelet takes connections and answers none, as one that was stopped. Another pod stands for it."""
+    kubectl, name = cluster.kubectl, f"silent-{namespace}"
+    kubelet = {**pod("kubelet", "sleep 3600 | nc -l -p 10250"), "metadata": {"name": "kubelet"}}
+    kubectl.apply([kubelet], "-n", namespace)
+    kubectl.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True}}])
+    kubectl("wait", "pod/kubelet", "-n", namespace, "--for=condition=Ready", "--timeout=120s")
+    address = kubectl.get("pod", "kubelet", namespace)["status"]["podIP"]
+    endpoints = {"kubeletEndpoint": {"Port": 10250}}
+    status = {"addresses": [{"type": "InternalIP", "address": address}], "daemonEndpoints": endpoints}
+    kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    yield name
+    kubectl("delete", "node", name, "--wait=false")
+
+
+TRACEBACK = "echo Traceback; i=0; while [ $i -lt 50 ]; do echo frame $i; i=$((i+1)); done; echo ValueError: nan; exit 1"
+
+
+async def test_the_second_attempts_log_is_there_where_the_first_ones_node_is_silent(
+    cluster, kubeconfig, namespace, silent_node
+):
+    """A job that was restarted once is looked at after its end: both pods are there at once."""
+    first, second = pod("first", "true"), pod("second", TRACEBACK)
+    first["spec"]["nodeName"] = silent_node
+    ended = {"exitCode": 1, "reason": "Error", "containerID": "containerd://gone", "finishedAt": "2026-01-01T00:00:00Z"}
+    of_main = {"name": "main", "image": IMAGE, "imageID": "", "ready": False, "restartCount": 0}
+    of_first = {"phase": "Failed", "containerStatuses": [{**of_main, "state": {"terminated": ended}}]}
+    async with job(kubeconfig, namespace, first, replica_of=lambda _: "worker-0") as running:
+        patch = json.dumps({"status": of_first})
+        cluster.kubectl("patch", "pod", "first", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
+        # It was created later, as the seconds of the API show it.
+        await asyncio.sleep(1.1)
+        await running.client.create(PODS, namespace, second)
+        phase = "jsonpath={.status.phase}=Failed"
+        cluster.kubectl("wait", "pod/second", "-n", namespace, f"--for={phase}", "--timeout=120s")
+        running.ended.set()
+        got = await with_timeout(running.lines(), 180)
+    (missing,) = [text for _, text in got if text.startswith("...")]
+    assert "the log of container main in pod first is missing here" in missing
+    whole = ["Traceback", *(f"frame {number}" for number in range(50)), "ValueError: nan"]
+    assert [text for _, text in got if text != missing] == whole

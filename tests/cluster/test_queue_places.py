@@ -24,6 +24,7 @@ from airflow_trainer_provider.job.queue.place import QueuePlace
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 from airflow_trainer_provider.spec import parse_spec
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.cluster.access import Access
 from tests.cluster.account import WORKER, make_worker, token_of, with_token
 from tests.cluster.proxy import FaultProxy
@@ -169,7 +170,7 @@ async def test_thirty_jobs_know_their_positions_and_most_start_within_their_rang
             first = {"priority_class": namespace} if number == JOBS - 1 else {}
             jobs.append(Followed(await submit(backend, number, **first)))
             following.append(asyncio.ensure_future(jobs[-1].follow(backend)))
-        await asyncio.wait_for(asyncio.gather(*following), 600)
+        await with_timeout(asyncio.gather(*following), 600)
         waited = time.monotonic() - begun
 
     assert {job.last.phase for job in jobs} == {JobPhase.SUCCEEDED}
@@ -219,7 +220,7 @@ async def test_without_the_rights_the_position_is_unknown_and_the_reason_is_know
     handle = await submit(backend, 0, resources={"cpu": f"{(ROOM + 1) * 50}m"})
 
     async with aclosing(backend.watch(handle)) as statuses:
-        place = await asyncio.wait_for(_place_of(statuses), 180)
+        place = await with_timeout(_place_of(statuses), 180)
 
     await connected.close()
     assert (place.name, place.position, place.estimate) == ("small", None, None)

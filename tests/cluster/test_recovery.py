@@ -10,6 +10,7 @@ import aiohttp
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.kinds.base import CONFIG_MAPS
+from airflow_trainer_provider.timeouts import with_timeout
 from benchmarks.api import Api
 from tests.cluster.account import who_may
 
@@ -58,7 +59,7 @@ async def test_a_watch_sees_changes_soon_after_each_outage_and_no_call_fails(clu
                 begun = time.monotonic()
                 await api.patch(path, {"data": {"after": str(seconds)}})
             while [each.get("data") for each in news.objects.values()] != [{"after": str(seconds)}]:
-                await asyncio.wait_for(news.changed(), 180)
+                await with_timeout(news.changed(), 180)
             took[seconds] = time.monotonic() - begun
             record_time("recovery", took[seconds])
             await starting

@@ -13,6 +13,7 @@ from airflow_trainer_provider.cluster.informer import watch as module
 from airflow_trainer_provider.cluster.informer.watch import Watches, by_label
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import CONFIG_MAPS, Resource
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.cluster.account import who_may
 from tests.cluster.proxy import FaultProxy
 
@@ -49,7 +50,7 @@ async def until(subscription, reached):
         while not reached():
             await subscription.changed()
 
-    await asyncio.wait_for(wait(), 180)
+    await with_timeout(wait(), 180)
 
 
 def data(subscription):
@@ -93,7 +94,7 @@ async def test_a_resource_that_is_not_served_is_reported(cluster, namespace, mon
     kubeconfig = cluster.kubectl.kubeconfig.read_text()
     async with connected(kubeconfig) as (_, watches):
         with watches.of(unknown, namespace).subscribe("a") as subscription, pytest.raises(ApiError) as caught:
-            await asyncio.wait_for(subscription.changed(), 90)
+            await with_timeout(subscription.changed(), 90)
     assert caught.value.status == 404
 
 
@@ -105,7 +106,7 @@ async def test_who_may_list_and_not_watch_is_served_by_one_list_for_all(cluster,
     async with connected(admin) as (client, _), connected(kubeconfig) as (_, watches):
         watch = watches.of(CONFIG_MAPS, namespace, "app=watched", by_label("job"))
         with watch.subscribe("a") as a, watch.subscribe("b") as b:
-            await asyncio.wait_for(a.changed(), 90)
+            await with_timeout(a.changed(), 90)
             while "they are listed every" not in caplog.text:
                 name = f"one-{len(a.objects)}"
                 await client.create(CONFIG_MAPS, namespace, config_map(name, "a"))
@@ -130,5 +131,5 @@ async def test_many_objects_many_subscribers_one_watch(cluster, namespace):
             following = [asyncio.create_task(follow(number)) for number in range(100)]
             for number in range(100):
                 await client.create(CONFIG_MAPS, namespace, config_map(f"of-{number}", f"job-{number}"))
-            await asyncio.wait_for(asyncio.gather(*following), 180)
+            await with_timeout(asyncio.gather(*following), 180)
         assert counted.hits <= 3

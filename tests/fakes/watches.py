@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.objects import Event, Objects
 from tests.fakes.selectors import Manifest, Refused, check_selectors, matches
 
@@ -94,7 +95,7 @@ class Watches:
         await response.prepare(request)
         self.open.append(watcher)
         try:
-            await asyncio.wait_for(self._send_changes(watcher, response), float(query.get("timeoutSeconds") or 3600))
+            await with_timeout(self._send_changes(watcher, response), float(query.get("timeoutSeconds") or 3600))
         except Refused as refused:
             status = {"kind": "Status", "code": refused.code, "reason": refused.reason, "message": refused.message}
             await _send(response, "ERROR", status)

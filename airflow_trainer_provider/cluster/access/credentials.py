@@ -109,7 +109,7 @@ class CredentialSource:
         :raises BackendUnavailable: the connection leads nowhere.
         :raises ApiError: without a status: its credential plugin failed.
         """
-        if self._is_in_pod:
+        if await asyncio.to_thread(self._is_in_pod):
             return await asyncio.to_thread(self._from_service_account)
         return await self._from_kubeconfig()
 
@@ -118,14 +118,14 @@ class CredentialSource:
 
         :raises BackendUnavailable: it leads nowhere.
         """
-        if self._is_in_pod:
+        if await asyncio.to_thread(self._is_in_pod):
             return (await self.load()).address
         await asyncio.to_thread(self._kubeconfig.read)
         cluster = self._kubeconfig.cluster
         return Address.of(cluster["server"], cluster.get("tls-server-name"), cluster.get("proxy-url"))
 
-    @property
     def _is_in_pod(self) -> bool:
+        # Called in a thread: the library takes some tenths of a second to import.
         is_silent = self._connection.kube_config is None and self._connection.kube_config_path is None
         return self._connection.in_cluster or (is_silent and _runs_in_a_pod())
 

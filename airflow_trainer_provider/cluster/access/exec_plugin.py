@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.answers import NOT_SENT
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.text.redaction import redacted
+from airflow_trainer_provider.timeouts import with_timeout
 
 #: How long a plugin may take, in seconds.
 _PLUGIN_SECONDS = 60
@@ -74,11 +76,11 @@ async def run_plugin(connection: ClusterConnection, plugin: Mapping[str, Any]) -
     :raises BackendUnavailable: it cannot be started.
     :raises ApiError: without a status: it gave no credentials, and may do so later.
     """
-    from kubernetes_asyncio.config.dateutil import parse_rfc3339
-
+    # The library takes some tenths of a second to import, in which the event loop has others to serve.
+    dateutil = await asyncio.to_thread(import_module, "kubernetes_asyncio.config.dateutil")
     env = plugin_environment(os.environ, plugin, connection.plugin_env)
     try:
-        code, output, words = await asyncio.wait_for(_run(plugin, env), _PLUGIN_SECONDS)
+        code, output, words = await with_timeout(_run(plugin, env), _PLUGIN_SECONDS)
     except asyncio.TimeoutError:
         raise _failed(connection, f"it took longer than {_PLUGIN_SECONDS} s") from None
     except (OSError, ValueError) as error:
@@ -98,7 +100,7 @@ async def run_plugin(connection: ClusterConnection, plugin: Mapping[str, Any]) -
             status.get("token"),
             status.get("clientCertificateData"),
             status.get("clientKeyData"),
-            parse_rfc3339(expiry) if expiry else None,
+            dateutil.parse_rfc3339(expiry) if expiry else None,
         )
     except Exception:
         raise _failed(connection, f"it printed no ExecCredential of {plugin['apiVersion']}") from None
@@ -150,7 +152,7 @@ async def _run(plugin: Mapping[str, Any], env: Mapping[str, str]) -> tuple[int |
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), _KILLED_SECONDS)
+            await with_timeout(process.wait(), _KILLED_SECONDS)
         raise
     return process.returncode, output, words.decode("utf-8", "replace").strip()
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.access.credentials import Address, Credentials, CredentialSource
 from airflow_trainer_provider.errors import TrainJobError
+from airflow_trainer_provider.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class Renewal:
         if self._reread is None:
             return
         try:
-            connection = await asyncio.wait_for(self._reread(), _REREAD_SECONDS)
+            connection = await with_timeout(self._reread(), _REREAD_SECONDS)
             if connection != self.connection:
                 source = CredentialSource(connection)
                 if self._take(await source.load()):

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.cluster.logs import patience
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, split_time
 from airflow_trainer_provider.cluster.logs.pace import Pace
+from airflow_trainer_provider.cluster.logs.patience import Patience
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.base import PODS, Manifest
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
 from airflow_trainer_provider.text.mask import Mask
 from airflow_trainer_provider.text.printable import LONGEST_LINE, plain, shorten
+from airflow_trainer_provider.timeouts import end_tasks
 
 if TYPE_CHECKING:
     from airflow_trainer_provider.cluster.api.client import Client
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
 #: Between two attempts, at first and at most; seconds.
 BACKOFF_FIRST = 0.5
 BACKOFF_MOST = 30.0
-#: How long the API server may refuse to give a log before it is given up; seconds.
-REFUSED = 60.0
 #: A container that has not started is looked at again when its pod changes, and at the latest after so many seconds.
 _WAITING = 60.0
 #: How long a log is followed at least where others wait for the permit; and where lines come, without a pause of some
@@ -70,10 +71,20 @@ class Pod:
         """Whether no container of it will ever start again."""
         return self.gone or (self.manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
-    def update(self, manifest: Manifest | None = None, *, gone: bool = False) -> None:
-        """Take a newer version of it, and wake who waits."""
-        self.manifest = manifest or self.manifest
-        self.gone = self.gone or gone
+    def update(self, manifest: Manifest, *, gone: bool = False) -> None:
+        """Take it as it is now, and wake who waits if that is another version.
+
+        Who looks at the pod whose log fails must not wake those that wait before they look again themselves.
+
+        :param gone: whether it has been deleted.
+        """
+        if (manifest["metadata"]["resourceVersion"], gone or self.gone) == (self.version, self.gone):
+            return
+        self.manifest, self.gone = manifest, gone or self.gone
+        self.wake()
+
+    def wake(self) -> None:
+        """Have those look again who wait for a change."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -142,12 +153,8 @@ class ContainerLog:
         self._backoff = client.backoff(BACKOFF_FIRST, BACKOFF_MOST)
         self._refused_since: float | None = None
         self._last_error: ApiError | BackendUnavailable | None = None
-        #: When it last got anywhere, by the monotonic clock.
-        self.active_at = time.monotonic()
-        #: When it last got a permit that it had to wait for, by the same clock.
-        self.admitted_at = 0.0
-        #: Whether it waits for a permit, or until its lines are taken: then it is not the log that takes long.
-        self.is_waiting = False
+        #: How long it may still take.
+        self.patience = Patience()
         self._streams = LogStreams.here()
         self._pace = Pace.here()
         self._reading: asyncio.Task[None] | None = None
@@ -260,18 +267,17 @@ class ContainerLog:
         :return: whether the log has ended.
         """
         self._is_leaving = False
-        self.is_waiting = True
-        async with self._streams.permit(self._leave) as had_to_wait:
-            self.is_waiting = False
+        async with AsyncExitStack() as stack:
+            with self.patience.held_up():
+                had_to_wait = await stack.enter_async_context(self._streams.permit(self._leave))
             if had_to_wait:
-                self.active_at = self.admitted_at = time.monotonic()
+                self.patience.went_on()
             # A task of its own can be cancelled at the end of itself.
             self._reading = asyncio.create_task(self._read(previous=previous, follow=follow))
             try:
                 await asyncio.wait({self._reading})
             finally:
-                self._reading.cancel()
-                await asyncio.gather(self._reading, return_exceptions=True)
+                await end_tasks([self._reading])
             if not self._reading.cancelled():
                 self._reading.result()
         return not self._is_leaving
@@ -280,14 +286,15 @@ class ContainerLog:
         """Let another reader have the permit, unless this one needs it more.
 
         :param had: how long it has been held, in seconds.
+        :return: whether another reader can count on it: not on that of one that was asked before, and is held up.
         """
-        is_busy = self.is_waiting or time.monotonic() - self.active_at < _QUIET
+        is_busy = self.patience.is_held_up or self.patience.idle_since(0) < _QUIET
         if self._job_ended.is_set() or had < (_LONG_STREAM_SECONDS if is_busy else _STREAM_SECONDS):
             return False
-        self._is_leaving = True
-        if self._reading and not self.is_waiting:
+        was_asked, self._is_leaving = self._is_leaving, True
+        if self._reading and not self.patience.is_held_up:
             self._reading.cancel()
-        return True
+        return not was_asked
 
     async def _read(self, *, previous: bool, follow: bool) -> None:
         """One connection's worth of lines.
@@ -311,7 +318,8 @@ class ContainerLog:
         try:
             async with aclosing(stream):
                 async for block in stream:
-                    await self._pace.turn()
+                    with self.patience.held_up():
+                        await self._pace.turn()
                     lines = [split_time(line) for line in block.split(b"\n")]
                     if lines[0][0] is None and last is None and since is None:
                         # The kubelet has begun its answer, and finds no log.
@@ -320,7 +328,7 @@ class ContainerLog:
                     if new:
                         last = new[-1][0]
                         await self._hand_on(new)
-                    self.active_at = time.monotonic()
+                    self.patience.went_on()
                     if self._is_leaving:
                         return
         finally:
@@ -352,9 +360,8 @@ class ContainerLog:
 
     async def _hand_on(self, lines: list[tuple[int, str]]) -> None:
         self._whole_at = None
-        self.is_waiting = True
-        await self._emit(lines)
-        self.is_waiting = False
+        with self.patience.held_up():
+            await self._emit(lines)
 
     async def _look(self) -> None:
         """See whether it is still this pod that has the name."""
@@ -367,8 +374,8 @@ class ContainerLog:
             found = None
         self._is_in_doubt = False
         if found is None or found["metadata"]["uid"] != self._pod.uid:
-            self._pod.update(gone=True)
-        elif not self._pod.gone:
+            self._pod.update(self._pod.manifest, gone=True)
+        else:
             self._pod.update(found)
 
     def _is_hopeless(self, status: int | None) -> bool:
@@ -384,7 +391,7 @@ class ContainerLog:
         now = time.monotonic()
         if self._refused_since is None:
             self._refused_since = now
-        return now - self._refused_since >= REFUSED
+        return now - self._refused_since >= patience.REFUSED_SECONDS
 
     async def _pause(self, changed: asyncio.Event, *, waiting: bool = False) -> None:
         """Wait for the pod to change, or for a while.

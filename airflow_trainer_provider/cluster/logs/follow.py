@@ -22,6 +22,7 @@ from airflow_trainer_provider.functions.frames import Frames
 from airflow_trainer_provider.job.backend import LogBlock
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ class JobLogs:
         #: The lines of the function's value.
         self.frames = frames or Frames()
         self._saved = self._cursor.text()
+        # Beside the lines: an API server that hangs must not hold them up.
+        self._saving: asyncio.Task[None] | None = None
         self._logs: Logs | None = None
 
     async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
@@ -89,12 +92,12 @@ class JobLogs:
                 async with aclosing(self._logs.blocks(ended)) as blocks:
                     async for block in blocks:
                         yield block
-                        if time.monotonic() - saved_at > _SAVE_SECONDS:
+                        if time.monotonic() - saved_at > _SAVE_SECONDS and not self._is_saving():
                             saved_at = time.monotonic()
-                            await self._save()
+                            self._saving = asyncio.create_task(self._save(), name="cursor of logs")
         finally:
             try:
-                await asyncio.wait_for(self._save(), _LAST_SAVE_SECONDS)
+                await with_timeout(self._save_last(), _LAST_SAVE_SECONDS)
             except asyncio.TimeoutError:
                 log.warning("The log cursor of %s was not saved in time", self._job.name)
 
@@ -115,6 +118,14 @@ class JobLogs:
                 return [mask.text(line) for line in found]
         return self._logs.tail(replica, lines) if self._logs else []
 
+    def _is_saving(self) -> bool:
+        return self._saving is not None and not self._saving.done()
+
+    async def _save_last(self) -> None:
+        if self._saving:
+            await self._saving
+        await self._save()
+
     async def _save(self) -> None:
         text = self._cursor.text()
         if text == self._saved or self._key is None:
@@ -127,3 +138,5 @@ class JobLogs:
         except TrainJobError as error:
             # The process that takes over emits some lines again, which is better than none.
             log.debug("The log cursor of %s is not saved: %s", job.name, error)
+        except Exception:
+            log.exception("The log cursor of %s is not saved", job.name)

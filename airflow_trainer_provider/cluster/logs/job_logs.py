@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.cluster.informer.store import Subscription
+from airflow_trainer_provider.cluster.logs import patience
 from airflow_trainer_provider.cluster.logs.budget import LogBudget
 from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Pod
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, LogCursor, split_time
@@ -25,6 +26,7 @@ from airflow_trainer_provider.functions.runner import FRAME
 from airflow_trainer_provider.job.backend import LogBlock, LogLine
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.text.printable import plain, shorten
+from airflow_trainer_provider.timeouts import end_tasks
 
 if TYPE_CHECKING:
     from airflow_trainer_provider.cluster.api.client import Client
@@ -33,9 +35,6 @@ log = logging.getLogger(__name__)
 
 #: How much of each container's log is shown at most, in bytes.
 LIMIT_BYTES = 10 * 2**20
-#: How long a log that does not go on is waited for after the job's end; and one that does. Seconds.
-IDLE_SECONDS = 10.0
-LAST_LINES_SECONDS = 60.0
 # Blocks of lines of one job that wait to be taken, of 32 KiB at most in general.
 _WAITING_BLOCKS = 32
 # How long who takes lines may work on them before others have their turn, in seconds.
@@ -62,6 +61,18 @@ class _Block:
     container: str = ""
     is_again: bool = False
     is_cut: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """A reader at work.
+
+    :param name: of its lines.
+    """
+
+    task: asyncio.Task[None]
+    reader: ContainerLog
+    name: str
 
 
 class Logs:
@@ -105,9 +116,9 @@ class Logs:
         self._frames = frames or Frames()
         self._pods: dict[str, Pod] = {}
         self._budgets: dict[str, LogBudget] = {}
-        # The newest reader's task by the name of its lines; and each task's reader and that name.
-        self._last_of: dict[str, asyncio.Task[None]] = {}
-        self._reading: dict[asyncio.Task[None], tuple[ContainerLog, str]] = {}
+        # The readers; and the newest by the name of its lines.
+        self._reading: dict[asyncio.Task[None], _Reading] = {}
+        self._last_of: dict[str, _Reading] = {}
         self._queue: asyncio.Queue[_Block | None] = asyncio.Queue(_WAITING_BLOCKS)
 
     async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
@@ -132,10 +143,7 @@ class Logs:
                 if rest := budget.rest():
                     yield LogBlock(name, rest)
         finally:
-            tasks = [attending, *self._reading]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks([attending, *self._reading])
 
     def tail(self, replica: str, lines: int) -> list[str]:
         """The last lines that a replica's training wrote while its logs were read here; some hundred at most.
@@ -178,15 +186,15 @@ class Logs:
 
     def _wake_readers(self) -> None:
         for pod in self._pods.values():
-            pod.update()
+            pod.wake()
 
     async def _is_read(self, ended_at: float) -> bool:
         """Whether all has been read of a job that has ended, or has been given up.
 
         :param ended_at: when it ended, by the monotonic clock.
         """
-        await self._give_up_on_idle(ended_at)
-        listed = self._subscription.synced or time.monotonic() - ended_at > IDLE_SECONDS
+        await self._give_up()
+        listed = self._subscription.synced or time.monotonic() - ended_at > patience.IDLE_SECONDS
         return listed and all(task.done() for task in self._reading)
 
     def _look(self, ended: asyncio.Event) -> None:
@@ -199,7 +207,7 @@ class Logs:
                     known = self._pods[uid] = Pod(manifest)
                     known.gone = gone
                     new.append(known)
-                elif gone != known.gone or known.version != manifest["metadata"]["resourceVersion"]:
+                else:
                     known.update(manifest, gone=gone)
         for pod in sorted(new, key=lambda pod: str(pod.manifest["metadata"]["creationTimestamp"])):
             self._begin(pod, ended)
@@ -223,8 +231,7 @@ class Logs:
                 ended,
             )
             task = asyncio.create_task(_after(self._last_of.get(name), reader), name=f"log of {reader}")
-            self._last_of[name] = task
-            self._reading[task] = (reader, name)
+            self._reading[task] = self._last_of[name] = _Reading(task, reader, name)
 
     def _begin_of(self, name: str, pod_uid: str, container: str) -> tuple[int, int]:
         shown = self._cursor.of(pod_uid, container)
@@ -277,21 +284,18 @@ class Logs:
     async def _note(self, name: str, text: str) -> None:
         await self._queue.put(_Block(name, [(0, f"... {text}")]))
 
-    async def _give_up_on_idle(self, ended_at: float) -> None:
-        now = time.monotonic()
-        for task, (reader, _) in list(self._reading.items()):
-            idle = now - max(ended_at, reader.active_at)
-            too_long = idle > IDLE_SECONDS or now - max(ended_at, reader.admitted_at) > LAST_LINES_SECONDS
-            if not task.done() and too_long and not reader.is_waiting:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                await reader.give_up("it was still open when the job had ended")
+    async def _give_up(self) -> None:
+        """Give up the logs of a job that has ended for which there is no more patience."""
+        given_up = [each for each in self._reading.values() if not each.task.done() and each.reader.patience.is_over()]
+        await end_tasks([each.task for each in given_up])
+        for each in given_up:
+            await each.reader.give_up("it was still open when the job had ended")
 
     def _forget_done(self) -> None:
         for task in [task for task in self._reading if task.done()]:
-            _, name = self._reading.pop(task)
-            if self._last_of.get(name) is task:
-                del self._last_of[name]
+            done = self._reading.pop(task)
+            if self._last_of.get(done.name) is done:
+                del self._last_of[done.name]
 
 
 async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[LogLine, None]:
@@ -318,15 +322,33 @@ def _take_note(changing: asyncio.Task[None]) -> None:
         changing.result()
 
 
-async def _after(earlier: asyncio.Task[None] | None, reader: ContainerLog) -> None:
-    """Read once the replica's earlier pod has been read; one that hangs is not waited for."""
+async def _after(earlier: _Reading | None, reader: ContainerLog) -> None:
+    """Read once the replica's earlier pod has been read."""
     if earlier is not None:
-        await asyncio.wait({earlier}, timeout=IDLE_SECONDS)
+        with reader.patience.held_up():
+            await _until_read(earlier)
+        reader.patience.went_on()
     try:
         await reader.run()
     except Exception as error:
         log.exception("The log of %s is not read any further", reader)
         await reader.give_up(f"{type(error).__name__}: {error}")
+
+
+async def _until_read(earlier: _Reading) -> None:
+    """Wait for an earlier pod to be read, as long as its log gives something now and then, and for
+    :data:`~airflow_trainer_provider.cluster.logs.patience.LAST_LINES_SECONDS` at most.
+    """
+    clock = earlier.reader.patience
+    began, until = clock.now, time.monotonic() + patience.LAST_LINES_SECONDS
+    while not earlier.task.done():
+        # By then it has been given up, where the job has ended, and a line has said so.
+        most = patience.IDLE_SECONDS + 2 * _TICK
+        left = min(most - clock.idle_since(began), until - time.monotonic())
+        if left <= 0:
+            break
+        # A log that is held up has no less left afterwards.
+        await asyncio.wait({earlier.task}, timeout=max(_TICK, left))
 
 
 async def tail(

@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from airflow_trainer_provider.timeouts import with_timeout
+
 #: After a write, so many times its duration pass before the next one: triggers share their process, and its supervisor.
 _PAUSE = 4
 #: Seconds. One request that takes long, while Airflow's API server starts, must not silence all jobs for minutes.
@@ -95,7 +97,7 @@ class RequestQueue:
         while (turn := self._first()) is Turn.USUAL:
             self._is_urgent.clear()
             try:
-                await asyncio.wait_for(self._is_urgent.wait(), self._free_at - time.monotonic())
+                await with_timeout(self._is_urgent.wait(), self._free_at - time.monotonic())
             except asyncio.TimeoutError:
                 break
         return None if turn is None else self._waiting[turn].popleft()

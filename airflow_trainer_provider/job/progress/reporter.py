@@ -16,6 +16,7 @@ from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.progress.stages import Stages
 from airflow_trainer_provider.job.progress.tracker import Position, Tracker
 from airflow_trainer_provider.job.status import JobStatus
+from airflow_trainer_provider.timeouts import end_tasks, with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -197,15 +198,11 @@ class Reporter:
 
     async def _stop_loading(self) -> None:
         if self._loading:
-            self._loading.cancel()
-            await asyncio.gather(self._loading, return_exceptions=True)
+            await end_tasks([self._loading])
 
     async def _stop_writing(self) -> None:
         if self._writing:
-            while not self._writing.done():
-                # wait_for() loses it where both come at once, up to Python 3.11.
-                self._writing.cancel()
-                await asyncio.wait({self._writing}, timeout=0.1)
+            await end_tasks([self._writing])
             self._writing = None
             if self._is_handing_on:
                 # Whether that was written is not known.
@@ -224,7 +221,7 @@ class Reporter:
     async def _hand_on(self, writing: Awaitable[None], seconds: float | None) -> None:
         self._is_handing_on = True
         try:
-            await asyncio.wait_for(writing, seconds)
+            await with_timeout(writing, seconds)
             self._is_handing_on = False
         except Exception as error:
             self._note_failure(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -227,6 +229,63 @@ async def test_a_job_has_one_backend_which_remembers_it(clusters):
 
     assert await hook.backend_of(HANDLE) is await hook.backend_of(HANDLE)
     assert await hook.backend_of(LOCAL_HANDLE) is not await hook.backend_of(HANDLE)
+
+
+async def test_a_job_has_one_backend_also_where_several_ask_for_it_at_once(clusters):
+    hook = clusters.hook(LOCAL)
+
+    assert len({id(each) for each in await asyncio.gather(*(hook.backend_of(HANDLE) for _ in range(3)))}) == 1
+
+
+def test_nothing_large_is_imported_in_the_thread_of_the_event_loop():
+    """A triggerer has one for all its triggers."""
+    script = f"""
+import asyncio, json, sys, threading
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.hooks.trainer import TrainerHook
+from airflow_trainer_provider.job.handle import JobHandle
+from airflow_trainer_provider.timeouts import with_timeout
+
+VERSION, of_the_loop, found = "client.authentication.k8s.io/v1", threading.get_ident(), []
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        large = ("aiohttp", "kubernetes_asyncio", "airflow_trainer_provider")
+        if threading.get_ident() == of_the_loop and name.split(".")[0] in large:
+            found.append(name)
+
+status = {{"token": "t", "expirationTimestamp": "2040-01-01T00:00:00Z"}}
+answer = {{"apiVersion": VERSION, "kind": "ExecCredential", "status": status}}
+plugin = {{"apiVersion": VERSION, "command": "echo", "args": [json.dumps(answer)], "interactiveMode": "Never"}}
+kubeconfig = {{
+    "current-context": "x",
+    "clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:9"}}}}],
+    "users": [{{"name": "u", "user": {{"exec": plugin}}}}],
+    "contexts": [{{"name": "x", "context": {{"cluster": "c", "user": "u"}}}}],
+}}
+
+async def read(conn_id):
+    return ClusterConnection(conn_id, kube_config=json.dumps(kubeconfig) if conn_id == "kube" else None)
+
+async def status_of(location):
+    handle = JobHandle.parse(json.loads({HANDLE.model_dump_json()!r}) | {{"location": location}})
+    backend = await TrainerHook("native", "kube", None, read).backend_of(handle)
+    try:
+        await with_timeout(backend.status(handle), 2)
+    except Exception as error:
+        print(type(error).__name__)
+
+async def main():
+    sys.meta_path.insert(0, Finder())
+    await status_of("native/ml/kube/1")
+    await status_of("native/ml/other/1")
+    print(found)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout
 
 
 async def test_the_option_bounds_how_many_logs_are_followed(clusters, monkeypatch):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_trainer_provider.errors import JobLost, JobTimeout
+from airflow_trainer_provider.errors import ApiError, JobLost, JobTimeout
 from airflow_trainer_provider.job import follow as module
 from airflow_trainer_provider.job.backend import LogLine, Tracked
 from airflow_trainer_provider.job.follow import end_of, follow
@@ -16,6 +16,7 @@ from airflow_trainer_provider.job.progress.reporter import Reporter
 from airflow_trainer_provider.job.progress.tracker import Tracker
 from airflow_trainer_provider.job.queue.place import QueuePlace
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
+from airflow_trainer_provider.timeouts import with_timeout
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
@@ -183,7 +184,7 @@ async def test_lines_that_could_not_be_read_for_a_while_are_read_again(monkeypat
 
     backend = _Unreadable(RUNNING, times=3)
     wait = asyncio.ensure_future(follow(backend, HANDLE, emit=emit, reader="r", deadline=None))
-    await asyncio.wait_for(read.wait(), 60)
+    await with_timeout(read.wait(), 60)
     wait.cancel()
     await asyncio.gather(wait, return_exceptions=True)
 
@@ -249,6 +250,30 @@ async def test_a_job_that_does_not_start_in_time_is_ended_and_has_failed(at_the_
     ]
 
 
+@pytest.mark.parametrize("bound", ["deadline", "patience"])
+async def test_a_job_that_cannot_start_and_does_not_end_either_is_not_waited_for_without_end(monkeypatch, bound):
+    late = datetime.now(timezone.utc) - timedelta(seconds=60)
+    backend = _Backend(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late))
+    monkeypatch.setattr(module, "_ENDED_SECONDS", 0.2 if bound == "patience" else 3600)
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=0.2 if bound == "deadline" else 3600)
+
+    status = await with_timeout(_follow(backend, [], deadline, startup_timeout=0.05), 60)
+
+    assert (status.phase, status.reason) == (JobPhase.FAILED, "StartupTimeout")
+    assert len(backend.cancelled) == 1
+
+
+async def test_a_job_that_cannot_start_and_belongs_to_a_later_try_is_not_waited_for():
+    class Later(_Backend):
+        async def cancel(self, handle, reason, *, resumable=True):
+            return False
+
+    late = datetime.now(timezone.utc) - timedelta(seconds=60)
+    backend = Later(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late))
+
+    assert (await with_timeout(_follow(backend, [], startup_timeout=0.05), 60)).phase is JobPhase.FAILED
+
+
 async def test_a_job_that_waits_for_long_without_a_timeout_is_left_alone():
     late = datetime.now(timezone.utc) - timedelta(hours=9)
     backend = _Backend(JobStatus(phase=JobPhase.QUEUED, queued_at=late, waiting_since=late), SUCCEEDED)
@@ -309,7 +334,16 @@ async def test_who_reads_lines_only_is_notified_of_the_end(error):
     backend = _Backend(RUNNING, error=error) if error else _Backend(RUNNING, SUCCEEDED)
 
     async with end_of(backend, HANDLE) as ended:
-        await asyncio.wait_for(ended.wait(), 60)
+        await with_timeout(ended.wait(), 60)
+
+
+async def test_who_reads_lines_only_learns_that_the_job_can_be_watched_no_longer():
+    async def read():
+        async with end_of(_Backend(RUNNING, error=ApiError("forbidden", status=403)), HANDLE) as ended:
+            await with_timeout(ended.wait(), 60)
+
+    with pytest.raises(ApiError, match="forbidden"):
+        await read()
 
 
 async def test_who_reads_lines_no_longer_watches_no_longer():

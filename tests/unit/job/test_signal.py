@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from airflow_trainer_provider.job.signal import Signal
+from airflow_trainer_provider.timeouts import with_timeout
 
 
 async def test_a_signal_that_was_set_before_is_not_missed():
@@ -22,7 +23,7 @@ async def test_it_wakes_who_waits():
     signal.set()
     signal.set()
 
-    assert await asyncio.wait_for(waiting, 60)
+    assert await with_timeout(waiting, 60)
     assert not await signal.wait(0.001)
 
 

@@ -20,6 +20,7 @@ from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.informer import watch as watch_module
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.base import PODS
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import PATIENCE, StreamingServer, log_of_a_container, until
 
 SECRET = "hush-hush"
@@ -128,7 +129,7 @@ async def test_what_waits_goes_on_when_the_connection_is_corrected_later(cluster
         await until(lambda: server.paths().count("/version") > 3)
         airflow.give(server, "two")
         clock(10)
-        await asyncio.wait_for(calling, PATIENCE)
+        await with_timeout(calling, PATIENCE)
         # Though the pause of the watch is a minute.
         await until(lambda: server.streams == 2)
     assert notes == []
@@ -179,7 +180,7 @@ async def test_a_connection_that_cannot_be_read_for_a_while_is_read_again(
     airflow.error = None
     airflow.give(server, "two")
     clock(10)
-    await asyncio.wait_for(calling, PATIENCE)
+    await with_timeout(calling, PATIENCE)
     assert SECRET not in caplog.text
 
 
@@ -190,7 +191,7 @@ async def test_a_read_that_hangs_is_given_up(cluster, airflow, server, caplog, m
     await hanging.get_path("/version")
     server.tokens = set()
     with pytest.raises(ApiError) as caught:
-        await asyncio.wait_for(hanging.get_path("/version"), PATIENCE)
+        await with_timeout(hanging.get_path("/version"), PATIENCE)
     assert caught.value.status == 401
     assert "TimeoutError" in caplog.text
     await hanging.close()
@@ -310,7 +311,7 @@ async def test_a_kubeconfig_that_is_rewritten_in_place_is_read_when_it_is_whole(
     await until(lambda: len(server.asked) > 3)
     file.write_text(server.kubeconfig("two"))
     clock(1)
-    await asyncio.wait_for(calling, PATIENCE)
+    await with_timeout(calling, PATIENCE)
     await client.close()
 
 
@@ -365,14 +366,14 @@ async def test_a_job_waits_through_a_refusal_of_its_credentials_as_through_an_ou
         assert not waiting.done()
         passed[0] = 301.0
         with pytest.raises(ApiError, match="refuses the credentials of connection 'conn'") as caught:
-            await asyncio.wait_for(waiting, PATIENCE)
+            await with_timeout(waiting, PATIENCE)
     assert (caught.value.status, caught.value.retryable) == (401, True)
 
 
 async def test_a_log_is_not_given_up_while_its_credentials_are_refused(cluster, airflow, server, monkeypatch, clock):
-    from airflow_trainer_provider.cluster.logs import container_log
+    from airflow_trainer_provider.cluster.logs import container_log, patience
 
-    monkeypatch.setattr(container_log, "REFUSED", 0.0)
+    monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.0)
     monkeypatch.setattr(container_log, "BACKOFF_FIRST", 0.001)
     async with followed(cluster, server) as notes:
         server.tokens = set()

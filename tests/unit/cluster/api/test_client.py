@@ -17,6 +17,7 @@ from airflow_trainer_provider.cluster.api import recovery, requests, retry
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS, Resource
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import PATIENCE, ApiServer, chunks, cut, kubeconfig, ok, status, text, until
 
 TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
@@ -155,7 +156,7 @@ async def test_what_an_extension_does_not_answer_delays_nothing_else(connect, mo
         await client.get(PODS, "ns", "a")
         asked = [asyncio.create_task(client.get_once(f"/apis/{number}")) for number in range(2 * requests._AT_ONCE)]
         await until(lambda: len(server.asked) > requests._EXTENSIONS_AT_ONCE)
-        assert await asyncio.wait_for(client.get(PODS, "ns", "a"), PATIENCE) == {"found": 1}
+        assert await with_timeout(client.get(PODS, "ns", "a"), PATIENCE) == {"found": 1}
         monkeypatch.setattr(loop, "time", lambda: now() + 3600)
         with pytest.raises(ApiError, match="TimeoutError"):
             await asked[0]
@@ -427,7 +428,7 @@ async def test_calls_do_not_wait_for_streams(connect):
         client = connect(server)
         streams = [client.logs("ns", "p", "main", follow=True) for _ in range(150)]
         await asyncio.gather(*(anext(stream) for stream in streams))
-        await asyncio.wait_for(client.get_path("/version"), PATIENCE)
+        await with_timeout(client.get_path("/version"), PATIENCE)
         released.set()
         for stream in streams:
             await stream.aclose()

@@ -17,6 +17,7 @@ from airflow_trainer_provider.cluster.informer.watch import Watches
 from airflow_trainer_provider.cluster.logs import container_log
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import StreamingServer, log_of_a_container, ok, status, until
 
 PROBE = 0.05
@@ -94,7 +95,7 @@ async def test_a_repeated_refusal_of_the_probe_is_an_answer(server, client, slow
     calling = asyncio.create_task(client.get_path("/version"))
     await asyncio.sleep(2 * PROBE)
     await server.start()
-    await asyncio.wait_for(calling, SOON)
+    await with_timeout(calling, SOON)
     assert server.paths().count("/readyz") == 2
 
 
@@ -110,7 +111,7 @@ async def test_an_api_server_that_is_not_ready_is_waited_for(server, client, slo
     await until(lambda: server.paths().count("/readyz") > 2)
     assert set(server.paths()) == {"/readyz"}
     server.ready = ok({})
-    await asyncio.wait_for(calling, SOON)
+    await with_timeout(calling, SOON)
 
 
 async def down():
@@ -173,7 +174,7 @@ async def test_a_long_retry_after_stops_nothing_for_long(server, client, monkeyp
 async def test_only_a_recovery_shortens_a_pause(slow, error, probe, woken):
     found = Recovery(probe)
     if woken:
-        await asyncio.wait_for(found.wait(LONG, error), SOON)
+        await with_timeout(found.wait(LONG, error), SOON)
     else:
         await _sits_out(found, error)
     found.close()
@@ -188,7 +189,7 @@ async def _sits_out(found, error):
 
 async def test_connections_that_keep_breaking_are_no_recovery_each_time(slow):
     found, error = Recovery(up), ApiError("reset", reason=NO_ANSWER)
-    await asyncio.wait_for(found.wait(LONG, error), SOON)
+    await with_timeout(found.wait(LONG, error), SOON)
     for _ in range(2):
         await _sits_out(found, error)
     found.close()

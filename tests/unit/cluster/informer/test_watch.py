@@ -21,6 +21,7 @@ from airflow_trainer_provider.cluster.informer.watch import Watches, by_label
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import PATIENCE
 
 JOB = by_label("job")
@@ -105,7 +106,7 @@ def client():
 async def watches(client):
     watches = Watches(client)
     yield watches
-    await asyncio.wait_for(watches.close(), PATIENCE)
+    await with_timeout(watches.close(), PATIENCE)
     assert client.open == 0
 
 
@@ -120,7 +121,7 @@ async def until(subscription, reached):
         while not reached():
             await subscription.changed()
 
-    await asyncio.wait_for(wait(), PATIENCE)
+    await with_timeout(wait(), PATIENCE)
 
 
 async def eventually(reached):
@@ -140,7 +141,7 @@ async def test_lists_once_then_follows(watches, client):
     client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
     with of(watches).subscribe("a") as subscription:
         assert not subscription.synced
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         assert subscription.synced
         assert names(subscription) == ["a-0"]
         client.sends(("ADDED", pod("a-1", 6)), ("MODIFIED", pod("a-0", 7, phase="Running")))
@@ -166,7 +167,7 @@ async def test_what_is_kept_is_trimmed(watches, client):
 async def test_a_first_sync_without_objects_wakes(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         assert subscription.synced
         assert subscription.objects == {}
 
@@ -181,7 +182,7 @@ async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client)
     client.says((1, [pod(f"job-{n}", 1, job=f"job-{n}") for n in range(1000)]))
     with contexts(watches, 1000) as subscriptions:
         for subscription in subscriptions:
-            await asyncio.wait_for(subscription.changed(), PATIENCE)
+            await with_timeout(subscription.changed(), PATIENCE)
         waiting = [asyncio.create_task(subscription.changed()) for subscription in subscriptions]
         client.sends(("MODIFIED", pod("job-7", 2, job="job-7")))
         done, others = await asyncio.wait(waiting, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
@@ -194,22 +195,22 @@ async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client)
 async def test_a_late_comer_has_the_state_at_once(watches, client):
     client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
     with of(watches).subscribe("a") as first:
-        await asyncio.wait_for(first.changed(), PATIENCE)
+        await with_timeout(first.changed(), PATIENCE)
         with of(watches).subscribe("b") as late:
             assert names(late) == ["b-0"]
-            await asyncio.wait_for(late.changed(), PATIENCE)
+            await with_timeout(late.changed(), PATIENCE)
     assert client.asked.count("list") == 1
 
 
 async def test_changes_coalesce(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
-        await asyncio.wait_for(other.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(other.changed(), PATIENCE)
         client.sends(*(("MODIFIED", pod("a-0", version)) for version in range(6, 106)))
         client.sends(("ADDED", pod("b-0", 200, job="b")))
         await until(other, lambda: other.objects)
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         assert subscription.objects["uid-a-0"]["metadata"]["resourceVersion"] == "105"
         waiting = asyncio.create_task(subscription.changed())
         client.sends(("ADDED", pod("b-1", 201, job="b")))
@@ -221,7 +222,7 @@ async def test_changes_coalesce(watches, client):
 async def test_an_expired_version_lists_again_and_finds_what_went(watches, client):
     client.says((5, [pod("a-0", 3, phase="Running"), pod("a-1", 4)]))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         client.says((50, [pod("a-1", 4), pod("a-2", 40)]))
         client.sends(ApiError("too old", status=410))
         await until(subscription, lambda: "uid-a-2" in subscription.objects and subscription.gone)
@@ -244,7 +245,7 @@ async def test_a_pod_made_again_under_its_name_is_another(watches, client):
 async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches, client):
     client.says((5, [pod("x", 3)]))
     with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
-        await asyncio.wait_for(a.changed(), PATIENCE)
+        await with_timeout(a.changed(), PATIENCE)
         client.sends(("MODIFIED", pod("x", 6, job="b")))
         await until(b, lambda: b.objects)
         assert set(a.gone) == {"uid-x"}
@@ -254,7 +255,7 @@ async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches
 async def test_goes_on_where_a_broken_connection_left_off(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         bookmark = {"metadata": {"resourceVersion": "9"}}
         client.sends(("ADDED", pod("a-0", 6)), ("BOOKMARK", bookmark), ApiError("reset"), ("ADDED", pod("a-1", 10)))
         await until(subscription, lambda: len(subscription.objects) == 2)
@@ -321,7 +322,7 @@ async def test_a_connection_that_leads_nowhere_is_a_refusal(watches, client, mon
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     client.says(BackendUnavailable("no such kubeconfig"))
     with of(watches).subscribe("a") as subscription, pytest.raises(ApiError, match="no such kubeconfig"):
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
 
 
 async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client, monkeypatch):
@@ -331,12 +332,12 @@ async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client
         raised = []
         for each in (subscription, other):
             with pytest.raises(ApiError, match="pods is forbidden") as caught:
-                await asyncio.wait_for(each.changed(), PATIENCE)
+                await with_timeout(each.changed(), PATIENCE)
             assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
             raised.append(caught.value)
         assert raised[0] is not raised[1]
         with of(watches).subscribe("c") as late, pytest.raises(ApiError, match="forbidden"):
-            await asyncio.wait_for(late.changed(), PATIENCE)
+            await with_timeout(late.changed(), PATIENCE)
         client.says((5, [pod("a-0", 3)]))
         await until(subscription, lambda: subscription.objects)
 
@@ -364,7 +365,7 @@ async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(wa
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client.says((5, [pod("a-0", 3)]))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         waiting = asyncio.create_task(subscription.changed())
         refusal = ApiError("forbidden", status=403)
         client.sends(refusal)
@@ -377,7 +378,7 @@ async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(wa
         now[0] = module.REFUSED_LATER
         client.says(refusal)
         with pytest.raises(ApiError, match="forbidden"):
-            await asyncio.wait_for(waiting, PATIENCE)
+            await with_timeout(waiting, PATIENCE)
         assert names(subscription) == ["a-0"]
 
 
@@ -423,7 +424,7 @@ async def test_an_object_of_several_keys_is_found_by_each(watches, client):
     with ExitStack() as stack:
         watch = watches.of(EVENTS, "training", "", by_involved, field_selector="type=Warning")
         found = [stack.enter_context(watch.subscribe(name)) for name in ("job-7", "job-7-worker", "job-77")]
-        await asyncio.wait_for(found[2].changed(), PATIENCE)
+        await with_timeout(found[2].changed(), PATIENCE)
         assert [len(each.objects) for each in found] == [1, 1, 0]
         client.sends(("DELETED", event))
         await until(found[0], lambda: found[0].gone)
@@ -451,9 +452,9 @@ async def test_an_error_of_its_own_does_not_end_it(watches, client, caplog):
 async def test_lingers_for_the_next_task(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
     assert client.asked == ["list", "watch 5"]
 
 
@@ -461,13 +462,13 @@ async def test_ends_after_its_last_subscription_and_starts_again(watches, client
     monkeypatch.setattr(module, "LINGER", 0.0)
     client.says((5, [pod("a-0", 3)]))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         await eventually(lambda: client.open)
     await eventually(lambda: not client.open)
     client.says((9, []))
     with of(watches).subscribe("a") as subscription:
         assert not subscription.synced
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         assert subscription.objects == {}
     assert client.asked == ["list", "watch 5", "list", "watch 9"]
 
@@ -476,10 +477,10 @@ async def test_who_is_subscribed_at_the_end_is_notified(client):
     watches = Watches(client)
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await asyncio.wait_for(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), PATIENCE)
         await watches.close()
         with pytest.raises(ApiError, match="was ended"):
-            await asyncio.wait_for(subscription.changed(), PATIENCE)
+            await with_timeout(subscription.changed(), PATIENCE)
 
 
 def test_the_same_label_is_the_same_watch():

@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
+from airflow_trainer_provider.cluster.logs import follow as module
 from airflow_trainer_provider.cluster.logs import job_logs as logs
 from airflow_trainer_provider.cluster.logs.follow import JobLogs
 from airflow_trainer_provider.cluster.logs.job_logs import lines_of
@@ -98,6 +99,25 @@ async def test_a_cursor_that_cannot_be_kept_costs_no_line(api, pod):
 
     assert await read(api, "task") == ["one", "two"]
     assert await read(api, "task") == ["one", "two"]
+
+
+async def test_a_cursor_that_is_long_in_being_kept_holds_up_no_line(api, monkeypatch):
+    monkeypatch.setattr(module, "_SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_LAST_SAVE_SECONDS", 0.1)
+    hanging = api.hang("PATCH", "/jaxjobs/")
+    job = JobObject(KIND, add_job(api, "jaxjob", "j", metadata=ours("j")))
+    pod = add_pod(api, "j")
+    api.write_log(pod, "one", "two")
+
+    async with aclosing(lines_of(JobLogs(await api.cluster(), job, "task").blocks(asyncio.Event()))) as lines:
+        assert (await anext(lines)).text == "one"
+        assert (await anext(lines)).text == "two"
+        following = asyncio.ensure_future(anext(lines))
+        await hanging.reached.wait()
+        api.write_log(pod, "three")
+        assert (await following).text == "three"
+    assert hanging.hits == 1
+    assert "cursor of logs" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 async def test_the_last_lines_of_a_replica_are_masked_and_go_with_its_pod(api):

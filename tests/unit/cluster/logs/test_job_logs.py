@@ -17,7 +17,7 @@ from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.api.recovery import Backoff, Recovery
 from airflow_trainer_provider.cluster.informer.store import Store, by_label
-from airflow_trainer_provider.cluster.logs import container_log
+from airflow_trainer_provider.cluster.logs import container_log, patience
 from airflow_trainer_provider.cluster.logs import job_logs as logs
 from airflow_trainer_provider.cluster.logs import streams as log_streams
 from airflow_trainer_provider.cluster.logs.cursor import LogCursor
@@ -26,6 +26,7 @@ from airflow_trainer_provider.cluster.logs.replay import Replayed
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.trimmed import trimmed
+from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import PATIENCE, ApiServer, until
 
 SECOND = 10**9
@@ -38,15 +39,15 @@ def quick(monkeypatch):
     monkeypatch.setattr(container_log, "BACKOFF_MOST", 0.001)
     monkeypatch.setattr(logs, "_TICK", 0.01)
     # Longer than a busy machine stalls.
-    monkeypatch.setattr(logs, "IDLE_SECONDS", 30)
-    monkeypatch.setattr(logs, "LAST_LINES_SECONDS", 30)
+    monkeypatch.setattr(patience, "IDLE_SECONDS", 30)
+    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 30)
 
 
 @pytest.fixture
 def hasty(monkeypatch):
     """A log that goes on after the end of the job, or cannot be read, is given up at once."""
-    monkeypatch.setattr(logs, "IDLE_SECONDS", 0.2)
-    monkeypatch.setattr(logs, "LAST_LINES_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 1.0)
 
 
 def stamp(at):
@@ -71,21 +72,23 @@ class Pod:
         self.phase = "Pending"
         self.there = True
         self.env = []
+        self.version = 0
         self.put()
 
     def put(self):
         """Notify the watch of the pod's status."""
+        self.cluster.version += 1
+        self.version = self.cluster.version
         if self.there:
             self.cluster.store.put(trimmed(self.manifest()))
 
     def manifest(self):
-        self.cluster.version += 1
         return {
             "metadata": {
                 "name": self.name,
                 "namespace": "training",
                 "uid": self.uid,
-                "resourceVersion": str(self.cluster.version),
+                "resourceVersion": str(self.version),
                 "creationTimestamp": stamp(self.cluster.now).decode(),
                 "labels": {"job": "a", "replica": self.replica},
             },
@@ -149,6 +152,9 @@ class Cluster:
         self.now = START
         self.version = 0
         self.changed = asyncio.Event()
+        #: Pods whose node does not answer, and of others how long each line takes to come, in seconds.
+        self.dead = set()
+        self.slow = {}
         #: What is to happen to the next requests: an error, or after how many lines the connection breaks or ends.
         self.faults = deque()
         self.requests = []
@@ -189,6 +195,8 @@ class Cluster:
     ):
         self.requests.append((pod, container, since_time, previous))
         self.followed.append(follow)
+        if pod in self.dead:
+            await asyncio.Event().wait()
         await asyncio.sleep(0)
         fault = self.faults.popleft() if self.faults else None
         if isinstance(fault, Exception):
@@ -216,6 +224,7 @@ class Cluster:
                         raise ApiError("connection reset")
                     return
                 sent += 1
+                await asyncio.sleep(self.slow.get(pod, 0))
                 yield stamp(at) + b" " + text
             if not follow or not run.runs or file is not run.lines:
                 return
@@ -268,13 +277,13 @@ class Reader:
                 self.more.clear()
                 await self.more.wait()
 
-        await asyncio.wait_for(wait(), PATIENCE)
+        await with_timeout(wait(), PATIENCE)
         return self.got
 
     async def all(self):
         """End the job, and give all lines."""
         self.ended.set()
-        await asyncio.wait_for(self.task, PATIENCE)
+        await with_timeout(self.task, PATIENCE)
         return self.got
 
 
@@ -424,7 +433,7 @@ async def test_lines_that_were_not_taken_are_not_counted_as_shown(cluster):
     with cluster.store.subscribe("a") as subscription:
         source = lines_of(Logs(cluster, subscription, lambda _: "worker-0", cursor).blocks(asyncio.Event()))
         async with aclosing(source):
-            taken = [str(await asyncio.wait_for(anext(source), PATIENCE)) for _ in range(20)]
+            taken = [str(await with_timeout(anext(source), PATIENCE)) for _ in range(20)]
             await asyncio.sleep(0.01)
     pod.end(phase="Succeeded")
     async with Reader(cluster, LogCursor(cursor.text())) as second:
@@ -608,7 +617,7 @@ async def test_trouble_is_tried_again_while_the_job_runs(cluster):
 
 
 async def test_missing_rights_are_named(cluster, monkeypatch):
-    monkeypatch.setattr(container_log, "REFUSED", 0.0)
+    monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.0)
     cluster.faults.append(ApiError('cannot get resource "pods/log"', status=403))
     pod = cluster.pod()
     pod.start()
@@ -658,7 +667,7 @@ async def test_what_is_written_shortly_before_the_end_is_shown(cluster):
 
 async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
     monkeypatch.setattr(logs, "_WAITING_BLOCKS", 1)
-    monkeypatch.setattr(logs, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "IDLE_SECONDS", 0.01)
     pod = cluster.pod()
     pod.start()
     pod.write(*(str(number) for number in range(10)))
@@ -682,8 +691,91 @@ async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
     pod.write(*(str(number) for number in range(10)))
     with cluster.store.subscribe("a") as subscription:
         source = lines_of(Logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(asyncio.Event()))
-        await asyncio.wait_for(anext(source), PATIENCE)
-        await asyncio.wait_for(source.aclose(), PATIENCE)
+        await with_timeout(anext(source), PATIENCE)
+        await with_timeout(source.aclose(), PATIENCE)
+
+
+async def test_the_time_for_which_lines_were_not_taken_is_not_the_logs(cluster, hasty):
+    pod = cluster.pod()
+    pod.start()
+    pod.write(*(str(number) for number in range(100)))
+    pod.end(phase="Failed")
+    ended, got = asyncio.Event(), []
+    ended.set()
+    with cluster.store.subscribe("a") as subscription:
+        async with aclosing(Logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(ended)) as blocks:
+            async for block in blocks:
+                got.extend(line.text for line in block.lines())
+                if len(got) == 1:
+                    await asyncio.sleep(2 * patience.LAST_LINES_SECONDS)
+    assert got == [str(number) for number in range(100)]
+
+
+def restarted(cluster, *names):
+    """Pods of one replica, one after the other, each with two lines."""
+    pods = []
+    for name in names:
+        pod = cluster.pod(name, replica="worker-0")
+        pod.start()
+        pod.write(f"{name} begins", f"{name} ends")
+        pod.end(phase="Failed")
+        cluster.now += SECOND
+        pods.append(pod)
+    return pods
+
+
+async def test_the_last_pods_log_is_read_where_an_earlier_ones_cannot_be(cluster, hasty):
+    """A restarted job that is looked at after its end: its pods are seen together."""
+    restarted(cluster, "first", "second", "third")
+    cluster.dead.add("first")
+    async with Reader(cluster) as reader:
+        got = await reader.all()
+    (missing,) = [line for line in got if "..." in line]
+    assert "the log of container main in pod first is missing here: it was still open" in missing
+    assert [line for line in got if line != missing] == lines(
+        "second begins", "second ends", "third begins", "third ends"
+    )
+
+
+async def test_the_last_pods_log_follows_an_earlier_one_that_takes_long(cluster, hasty, monkeypatch):
+    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 30)
+    first, _ = restarted(cluster, "first", "second")
+    first.containers["main"][0].lines *= 20
+    # Longer than a log may be idle, but for the lines.
+    cluster.slow["first"] = 2 * patience.IDLE_SECONDS / 40
+    async with Reader(cluster) as reader:
+        got = await reader.all()
+    assert got == lines(*["first begins", "first ends"] * 20, "second begins", "second ends")
+
+
+async def test_an_earlier_pod_that_does_not_end_is_not_waited_for(cluster, monkeypatch):
+    """The log of a pod goes on, on a node that the cluster has lost, while its replacement trains."""
+    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 0.1)
+    first = cluster.pod("first", replica="worker-0")
+    first.start()
+    first.write("first")
+    async with Reader(cluster) as reader:
+        await reader.has(1)
+        second = cluster.pod("second", replica="worker-0")
+        second.start()
+        second.write("second")
+        assert await reader.has(2) == lines("first", "second")
+
+
+async def test_containers_whose_logs_fail_do_not_make_each_other_look_again(cluster, monkeypatch):
+    monkeypatch.setattr(container_log, "BACKOFF_FIRST", 60)
+    monkeypatch.setattr(container_log, "BACKOFF_MOST", 60)
+    cluster.faults.extend([ApiError("refused", status=500)] * 1000)
+    pod = cluster.pod(containers=("main", "proxy", "metrics"))
+    async with Reader(cluster):
+        for container in pod.containers:
+            pod.start(container)
+        await until(lambda: len(cluster.requests) >= 3)
+        # A change of the pod is a reason to ask at once, for each of them.
+        pod.put()
+        await until(lambda: len(cluster.requests) >= 6)
+        await asyncio.sleep(0.1)
+    assert (cluster.looks, len(cluster.requests)) == (3, 6)
 
 
 async def test_a_runaway_log_is_cut_and_its_end_is_shown(cluster):
@@ -852,7 +944,7 @@ async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch, noth
     fake server's work included.
     """
     for name in ("IDLE_SECONDS", "LAST_LINES_SECONDS"):
-        monkeypatch.setattr(logs, name, 60)
+        monkeypatch.setattr(patience, name, 60)
     line = stamp(START) + b" " + b"x" * 100 + b"\n"
 
     async def pour(request):

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_trainer_provider.hooks.supervisor.ask import ask
 from airflow_trainer_provider.hooks.supervisor.queue import RequestQueue, Turn
+from airflow_trainer_provider.timeouts import with_timeout
 
 
 async def test_writes_pause_four_times_as_long_as_they_take():
@@ -48,7 +49,7 @@ async def test_a_request_that_takes_long_is_not_followed_by_a_long_pause(clock, 
 
     await queue.run(take_an_hour)
     began = time.monotonic()
-    await asyncio.wait_for(queue.run(lambda: asyncio.sleep(0)), 60)
+    await with_timeout(queue.run(lambda: asyncio.sleep(0)), 60)
 
     assert time.monotonic() - began >= 0.04
 
@@ -72,7 +73,7 @@ async def test_what_is_urgent_does_not_wait_for_the_others(clock, monkeypatch):
     usual += [asyncio.ensure_future(queue.run(work(f"usual {at}"))) for at in range(2)]
     soon = [asyncio.ensure_future(queue.run(work(f"soon {at}"), Turn.SOON)) for at in range(2)]
     await asyncio.sleep(0)
-    await asyncio.wait_for(queue.run(work("last"), Turn.LAST), 60)
+    await with_timeout(queue.run(work("last"), Turn.LAST), 60)
 
     await asyncio.gather(*usual, *soon)
     assert order == ["slow", "last", "soon 0", "soon 1", "usual 0", "usual 1"]

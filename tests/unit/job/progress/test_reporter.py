@@ -14,6 +14,7 @@ from airflow_trainer_provider.job.progress import reporter as module
 from airflow_trainer_provider.job.progress.reporter import Reporter
 from airflow_trainer_provider.job.progress.tracker import Tracker
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.timeouts import with_timeout
 
 HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
 RUNNING = JobStatus(phase=JobPhase.RUNNING, queued_at=datetime(2026, 1, 1, tzinfo=timezone.utc))
@@ -117,7 +118,7 @@ async def test_a_sink_that_hangs_does_not_delay_the_end(caplog):
     sink.hangs = True
     step(reporter, 1)
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(reporter.finish(), 60)
+    await with_timeout(reporter.finish(), 60)
 
     assert caplog.messages == ["The progress of training job j could not be written: TimeoutError"]
 
@@ -219,7 +220,7 @@ async def test_a_wait_that_ends_early_stops_loading():
 
     reporter = Reporter(HANDLE, {}, Sink(), never)
     reporter.status(RUNNING)
-    await asyncio.wait_for(reporter.close(), 60)
+    await with_timeout(reporter.close(), 60)
 
 
 class Earlier:
@@ -257,7 +258,7 @@ async def test_nothing_is_written_over_what_could_not_be_read_yet(caplog, monkey
     assert sink.written == []
     assert reporter.since == (8, 1)
 
-    await asyncio.wait_for(sink.wrote.wait(), 60)
+    await with_timeout(sink.wrote.wait(), 60)
     await reporter.finish()
     progress = sink.written[-1][1]["progress"]
 
@@ -288,7 +289,7 @@ async def test_a_read_that_hangs_delays_the_end_no_longer_than_a_write():
     sink, earlier = Sink(), Earlier(error=False)
     reporter = Reporter(HANDLE, {}, sink, earlier)
     reporter.status(RUNNING)
-    await asyncio.wait_for(reporter.finish(), 60)
+    await with_timeout(reporter.finish(), 60)
 
     # It may be a slow one.
     assert sink.written == []

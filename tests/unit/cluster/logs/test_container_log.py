@@ -1,0 +1,95 @@
+"""One container's reader, and what it does to the other readers of the process."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from airflow_trainer_provider.cluster.api.recovery import Backoff, Recovery
+from airflow_trainer_provider.cluster.logs import container_log
+from airflow_trainer_provider.cluster.logs import streams as log_streams
+from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Pod
+from airflow_trainer_provider.cluster.logs.cursor import Deduplicator
+from airflow_trainer_provider.cluster.logs.streams import LogStreams
+from airflow_trainer_provider.timeouts import end_tasks
+from tests.unit.cluster.api_server import until
+
+
+class Client:
+    """Each container has written one line, and goes on."""
+
+    def __init__(self):
+        self.opened = []
+
+    def backoff(self, first, most):
+        return Backoff(Recovery(self.ready), first, most)
+
+    async def ready(self):
+        return 200
+
+    async def log_blocks(self, namespace, pod, container, **_):
+        self.opened.append(pod)
+        yield b"2024-01-01T00:00:00.000000000Z one"
+        await asyncio.Event().wait()
+
+
+def running(name):
+    status = {"name": "main", "restartCount": 0, "state": {"running": {}}}
+    return Pod(
+        {
+            "metadata": {"uid": name, "name": name, "namespace": "n", "resourceVersion": "1"},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {"phase": "Running", "containerStatuses": [status]},
+        }
+    )
+
+
+@pytest.fixture
+def two_permits(monkeypatch):
+    monkeypatch.setattr(LogStreams, "limit", 2)
+    monkeypatch.setattr(log_streams, "_LOOK", 0.001)
+    for name in ("_STREAM_SECONDS", "_LONG_STREAM_SECONDS", "_QUIET"):
+        monkeypatch.setattr(container_log, name, 0.005)
+
+
+async def test_a_reader_whose_lines_are_not_taken_does_not_keep_the_permits_of_others(two_permits):
+    client, taken = Client(), asyncio.Event()
+
+    async def take(lines):
+        pass
+
+    async def take_later(lines):
+        await taken.wait()
+
+    async def note(text):
+        raise AssertionError(text)
+
+    def read(name, emit):
+        log = ContainerLog(client, running(name), "main", Deduplicator(0, 0), emit, note, asyncio.Event())
+        return asyncio.create_task(log.run())
+
+    readers = [read("held up", take_later), read("quiet", take), read("waiting", take)]
+    await until(lambda: "waiting" in client.opened)
+
+    assert client.opened.count("held up") == 1
+    taken.set()
+    # It has been asked for its permit, and gets another one later.
+    await until(lambda: client.opened.count("held up") > 1)
+    await end_tasks(readers)
+
+
+def test_a_pod_wakes_its_readers_only_where_it_has_changed():
+    pod = running("p")
+    changed, manifest = pod.changed, pod.manifest
+    pod.update(dict(manifest))
+    assert not changed.is_set()
+
+    pod.update({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": "2"}})
+    assert changed.is_set()
+    changed = pod.changed
+    pod.update(pod.manifest, gone=True)
+    assert (changed.is_set(), pod.gone) == (True, True)
+    changed = pod.changed
+    pod.update(pod.manifest)
+    assert (changed.is_set(), pod.gone) == (False, True)
