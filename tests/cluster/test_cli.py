@@ -36,18 +36,20 @@ def run(cluster, namespace, tmp_path):
         # Without an Airflow to configure, none is written down either.
         env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         words = [*command, "--namespace", namespace, *words[1:]]
-        first, pipe = "", subprocess.PIPE
-        with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process:
+        first, pipe = b"", subprocess.PIPE
+        # Without a buffer, which communicate() would leave unread.
+        with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, bufsize=0) as process:
             try:
                 if meanwhile:
                     first = process.stdout.readline()
                     meanwhile()
-                out, err = process.communicate(timeout=seconds)
+                rest, err = process.communicate(timeout=seconds)
             finally:
                 process.kill()
+        out, err = (first + rest).decode(), err.decode()
         assert "Traceback" not in err.replace('Traceback (most recent call last):\n  File "<string>"', "")
         assert not (tmp_path / "airflow").exists()
-        return process.returncode, first + out, err
+        return process.returncode, out, err
 
     return run
 

@@ -200,10 +200,10 @@ class ContainerLog:
         previous = runs - 1 > self._read_runs
         if not await self._read_with_permit(previous=previous, follow=running and not previous):
             return
-        if previous:
-            self._read_runs = runs - 1
-        elif not running:
-            self._read_runs = runs
+        if previous or not running:
+            self._read_runs = runs - 1 if previous else runs
+            # What is known to be whole is the log of that run, and not of one that follows.
+            self._whole_at = None
         else:
             # The pod's end is not known yet, or the kubelet changed to a new file: there may be more.
             self._is_in_doubt = True

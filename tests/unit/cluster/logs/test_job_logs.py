@@ -472,6 +472,26 @@ async def test_what_a_crashed_run_wrote_last_is_read_from_its_own_log(cluster):
         assert await reader.all() == lines("one", "traceback", "again")
 
 
+async def test_a_run_that_went_with_its_pod_right_after_an_earlier_one_was_read_is_named(cluster):
+    """A controller deletes the pod of a job that has failed for good."""
+    pod = cluster.pod()
+    pod.start()
+    pod.write("first run")
+    async with Reader(cluster) as reader:
+        await reader.has(1)
+        pod.end()
+        # To its end, which is known by now.
+        await until(lambda: len(cluster.requests) == 2)
+        await asyncio.sleep(0.01)
+        pod.start(notify=False)
+        pod.write("second run")
+        pod.end(phase="Failed")
+        pod.delete()
+        first, missing = await reader.all()
+    assert first == "[worker-0] first run"
+    assert "the rest of the log of container main in pod worker-0 is missing here: its pod is gone" in missing
+
+
 async def test_runs_whose_logs_are_gone_are_named(cluster):
     pod = cluster.pod()
     for run in range(1, 5):
