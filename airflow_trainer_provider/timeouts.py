@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-#: How soon a task that goes on though it was cancelled is cancelled again, in seconds: its clean-up may take a moment.
-_AGAIN_SECONDS = 1.0
+#: How soon a task that goes on though it was cancelled is cancelled again, in seconds. Longer than any clean-up takes,
+#: which this would cut short: the last save of a log cursor has 5.
+_AGAIN_SECONDS = 10.0
 
 
 async def with_timeout(work: Awaitable[_T], seconds: float | None) -> _T:
@@ -39,12 +41,23 @@ async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel tasks, and wait until they have ended: one that swallows the cancellation is cancelled again.
 
     :param tasks: of which some may have ended. What they raise is dropped.
+    :raises asyncio.CancelledError: the caller was cancelled meanwhile. The tasks have ended then, too.
     """
-    left = set(tasks)
-    while left:
-        for task in left:
-            task.cancel()
-        done, left = await asyncio.wait(left, timeout=_AGAIN_SECONDS)
-        for task in done:
-            # Otherwise asyncio reports an exception that was never retrieved.
-            _ = task.cancelled() or task.exception()
+    tasks = list(tasks)
+    cancelled: asyncio.CancelledError | None = None
+    cancel_at = 0.0
+    while left := [task for task in tasks if not task.done()]:
+        now = time.monotonic()
+        if now >= cancel_at:
+            for task in left:
+                task.cancel()
+            cancel_at = now + _AGAIN_SECONDS
+        try:
+            await asyncio.wait(left, timeout=cancel_at - now)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        # Otherwise asyncio reports an exception that was never retrieved.
+        _ = task.cancelled() or task.exception()
+    if cancelled:
+        raise cancelled

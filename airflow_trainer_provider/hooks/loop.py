@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -75,8 +76,14 @@ class _Running(Generic[_T]):
         return self._has_ended
 
     def result(self) -> _T:
-        """What the coroutine has returned or raised; it has ended."""
+        """What the coroutine has returned or raised; it has ended.
+
+        :raises concurrent.futures.CancelledError: it was cancelled in the loop.
+        """
         assert self._task is not None, "only what has begun is waited for"
+        if self._task.cancelled():
+            # Unlike asyncio's, an Exception: it is not the caller that was cancelled.
+            raise CancelledError
         return self._task.result()
 
     def _begin(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -198,6 +199,7 @@ class TrainerHook(BaseHook):
         """
         if self.name not in CLUSTER_BACKENDS:
             return (await self.choose(job)).backend.render(job, identity)
+        await _import_cluster()
         from airflow_trainer_provider.cluster.backend import ClusterBackend
 
         return ClusterBackend(self.name, None, self._namespace or await self._usual_namespace()).render(job, identity)
@@ -423,6 +425,11 @@ def _backend_name(handle: JobHandle) -> str:
     return handle.backend
 
 
+#: What talks to a cluster, once it has been imported.
+_imported: list[ModuleType] = []
+
+
 async def _import_cluster() -> None:
     """Import what talks to a cluster. It takes some tenths of a second, in which the event loop serves others."""
-    await asyncio.to_thread(import_module, "airflow_trainer_provider.cluster.backend")
+    if not _imported:
+        _imported.append(await asyncio.to_thread(import_module, "airflow_trainer_provider.cluster.backend"))

@@ -34,7 +34,16 @@ def run(
     words = [str(word) for word in argv]
     try:
         done = subprocess.run(
-            words, env=env, cwd=cwd, input=stdin or "", capture_output=True, text=True, timeout=timeout, check=False
+            words,
+            env=env,
+            cwd=cwd,
+            input=stdin or "",
+            capture_output=True,
+            text=True,
+            # A container's log may hold anything.
+            errors="replace",
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{_short(words)} did not end within {error.timeout:.0f} s") from error

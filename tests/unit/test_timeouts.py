@@ -109,5 +109,33 @@ async def test_a_task_that_swallows_its_cancellation_is_cancelled_again(monkeypa
     assert (done.cancelled(), stubborn_one.done(), other.cancelled()) == (False, True, True)
 
 
+async def test_who_is_cancelled_while_tasks_end_waits_for_them_all_the_same():
+    cleaned_up = 0
+
+    async def slow():
+        nonlocal cleaned_up
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # Three cancellations of the caller come meanwhile, and none of this task.
+            await may_end.wait()
+            cleaned_up += 1
+
+    may_end = asyncio.Event()
+    tasks = [asyncio.create_task(slow()) for _ in range(2)]
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(end_tasks(tasks))
+    for _ in range(3):
+        await asyncio.sleep(0.001)
+        ending.cancel()
+    await asyncio.sleep(0.001)
+    assert not ending.done()
+    may_end.set()
+    await asyncio.wait({ending}, timeout=60)
+
+    assert ending.cancelled()
+    assert cleaned_up == 2
+
+
 async def test_no_tasks_have_ended():
     await end_tasks([])

@@ -148,7 +148,7 @@ async def _run(plugin: Mapping[str, Any], env: Mapping[str, str]) -> tuple[int |
         process = await asyncio.shield(starting)
         output, words = await process.communicate()
     except BaseException:
-        process = await starting
+        process = await asyncio.shield(starting)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(asyncio.TimeoutError):

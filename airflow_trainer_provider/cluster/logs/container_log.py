@@ -241,7 +241,11 @@ class ContainerLog:
             return
         what = "the log" if self._deduplicator.since() is None else "the rest of the log"
         error = f" ({self._last_error})" if self._last_error and str(self._last_error) != why else ""
-        await self._note(f"{what} of {self} is missing here: {why}{error}")
+        await self._say(f"{what} of {self} is missing here: {why}{error}")
+
+    async def _say(self, text: str) -> None:
+        with self.patience.held_up():
+            await self._note(text)
 
     def __str__(self) -> str:
         return f"container {self._container} in pod {self._pod.manifest['metadata']['name']}"
@@ -255,7 +259,7 @@ class ContainerLog:
             return
         if self._knows_runs:
             which = f"run {run}" if run == self._read_runs + 1 else f"runs {self._read_runs + 1} to {run}"
-            await self._note(f"{self} was started again; lines of its {which} are lost, as Kubernetes keeps two logs")
+            await self._say(f"{self} was started again; lines of its {which} are lost, as Kubernetes keeps two logs")
         self._read_runs = run
         self._knows_runs = True
 

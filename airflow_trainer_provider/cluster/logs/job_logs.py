@@ -115,6 +115,9 @@ class Logs:
         self._tracked = tracked
         self._frames = frames or Frames()
         self._pods: dict[str, Pod] = {}
+        # What was last taken from the subscription, by the uid: the version, and whether the pod is gone. A reader that
+        # looks at its pod may know a newer version, which this one must not replace again and again.
+        self._taken: dict[str, tuple[str, bool]] = {}
         self._budgets: dict[str, LogBudget] = {}
         # The readers; and the newest by the name of its lines.
         self._reading: dict[asyncio.Task[None], _Reading] = {}
@@ -202,6 +205,10 @@ class Logs:
         new = []
         for gone, pods in ((False, self._subscription.objects), (True, self._subscription.gone)):
             for uid, manifest in pods.items():
+                taken = (manifest["metadata"]["resourceVersion"], gone)
+                if self._taken.get(uid) == taken:
+                    continue
+                self._taken[uid] = taken
                 known = self._pods.get(uid)
                 if known is None:
                     known = self._pods[uid] = Pod(manifest)
@@ -340,11 +347,11 @@ async def _until_read(earlier: _Reading) -> None:
     :data:`~airflow_trainer_provider.cluster.logs.patience.LAST_LINES_SECONDS` at most.
     """
     clock = earlier.reader.patience
-    began, until = clock.now, time.monotonic() + patience.LAST_LINES_SECONDS
+    # Where the job has ended, the earlier log has been given up by then, and a line has said so.
+    more = 2 * _TICK
+    began, until = clock.now, time.monotonic() + patience.LAST_LINES_SECONDS + more
     while not earlier.task.done():
-        # By then it has been given up, where the job has ended, and a line has said so.
-        most = patience.IDLE_SECONDS + 2 * _TICK
-        left = min(most - clock.idle_since(began), until - time.monotonic())
+        left = min(patience.IDLE_SECONDS + more - clock.idle_since(began), until - time.monotonic())
         if left <= 0:
             break
         # A log that is held up has no less left afterwards.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -242,9 +243,9 @@ def test_nothing_large_is_imported_in_the_thread_of_the_event_loop():
     script = f"""
 import asyncio, json, sys, threading
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.errors import BackendUnavailable, JobLost
 from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.handle import JobHandle
-from airflow_trainer_provider.timeouts import with_timeout
 
 VERSION, of_the_loop, found = "client.authentication.k8s.io/v1", threading.get_ident(), []
 
@@ -254,38 +255,46 @@ class Finder:
         if threading.get_ident() == of_the_loop and name.split(".")[0] in large:
             found.append(name)
 
-status = {{"token": "t", "expirationTimestamp": "2040-01-01T00:00:00Z"}}
-answer = {{"apiVersion": VERSION, "kind": "ExecCredential", "status": status}}
-plugin = {{"apiVersion": VERSION, "command": "echo", "args": [json.dumps(answer)], "interactiveMode": "Never"}}
-kubeconfig = {{
-    "current-context": "x",
-    "clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:9"}}}}],
-    "users": [{{"name": "u", "user": {{"exec": plugin}}}}],
-    "contexts": [{{"name": "x", "context": {{"cluster": "c", "user": "u"}}}}],
-}}
+def kubeconfig(port):
+    status = {{"token": "t", "expirationTimestamp": "2040-01-01T00:00:00Z"}}
+    answer = {{"apiVersion": VERSION, "kind": "ExecCredential", "status": status}}
+    plugin = {{"apiVersion": VERSION, "command": "echo", "args": [json.dumps(answer)], "interactiveMode": "Never"}}
+    return json.dumps({{
+        "current-context": "x",
+        "clusters": [{{"name": "c", "cluster": {{"server": f"http://127.0.0.1:{{port}}"}}}}],
+        "users": [{{"name": "u", "user": {{"exec": plugin}}}}],
+        "contexts": [{{"name": "x", "context": {{"cluster": "c", "user": "u"}}}}],
+    }})
 
-async def read(conn_id):
-    return ClusterConnection(conn_id, kube_config=json.dumps(kubeconfig) if conn_id == "kube" else None)
-
-async def status_of(location):
-    handle = JobHandle.parse(json.loads({HANDLE.model_dump_json()!r}) | {{"location": location}})
-    backend = await TrainerHook("native", "kube", None, read).backend_of(handle)
-    try:
-        await with_timeout(backend.status(handle), 2)
-    except Exception as error:
-        print(type(error).__name__)
+async def not_found(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b"HTTP/1.1 404 Not Found\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n")
+    writer.close()
 
 async def main():
+    server = await asyncio.start_server(not_found, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+
+    async def read(conn_id):
+        return ClusterConnection(conn_id, kube_config=kubeconfig(port) if conn_id.startswith("kube") else None)
+
     sys.meta_path.insert(0, Finder())
-    await status_of("native/ml/kube/1")
-    await status_of("native/ml/other/1")
+    for conn_id in ("kube", "none"):
+        location = {{"location": f"native/ml/{{conn_id}}/1"}}
+        handle = JobHandle.parse(json.loads({HANDLE.model_dump_json()!r}) | location)
+        backend = await TrainerHook("native", "kube", None, read).backend_of(handle)
+        try:
+            await backend.status(handle)
+        except (JobLost, BackendUnavailable) as error:
+            print(type(error).__name__)
     print(found)
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "KUBECONFIG": "/dev/null"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
 
-    assert done.stdout.splitlines()[-1] == "[]", done.stdout
+    assert done.stdout.splitlines()[-3:] == ["JobLost", "BackendUnavailable", "[]"], done
 
 
 async def test_the_option_bounds_how_many_logs_are_followed(clusters, monkeypatch):

@@ -146,11 +146,18 @@ async def test_a_plugin_without_waiters_is_killed_with_all_that_it_started(plugi
     await until(lambda: not any(_runs(pid) for pid in pids))
 
 
-async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_path):
+async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_path, monkeypatch):
     entry = plugin(f"sleep 60 & echo $$ $! > {tmp_path}/pids; wait")
+    starting, start = asyncio.Event(), asyncio.create_subprocess_exec
+
+    async def watched(*arguments, **options):
+        starting.set()
+        await asyncio.sleep(0.01)
+        return await start(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
     running = asyncio.create_task(run_plugin(connection(), entry))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await starting.wait()
     running.cancel()
 
     with pytest.raises(asyncio.CancelledError):
