@@ -32,9 +32,16 @@ class _Loop:
     """An event loop that a thread of this process runs."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="trainer-loop", daemon=True).start()
+        threading.Thread(target=self._run, name="trainer-loop", daemon=True).start()
+
+    def end(self) -> None:
+        """End it: nothing runs in it."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.close()
 
 
 class _Running(Generic[_T]):
@@ -109,9 +116,9 @@ class _Running(Generic[_T]):
         self._wake.put(None)
 
 
-# Reentrant: a signal handler may come in while its own thread makes the loop.
-_lock = threading.RLock()
-_loops: list[_Loop] = []
+# By the process. A fork has no thread of its parent's. The parent's loop is kept and left alone: its selector is shared
+# with the parent, which would be deaf if the child closed what is registered there.
+_loops: dict[int, _Loop] = {}
 # A loop alone does not keep its tasks from being collected.
 _tasks: set[asyncio.Task[Any]] = set()
 _closing: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
@@ -162,7 +169,7 @@ def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def _end() -> None:
-    if _loops and _loops[-1].pid == os.getpid():
+    if os.getpid() in _loops:
         for close in _closing:
             run_aside(close(), _CLEAN_UP_SECONDS)
 
@@ -175,9 +182,10 @@ async def _logged(work: Coroutine[Any, Any, Any]) -> None:
 
 
 def _current() -> _Loop:
-    with _lock:
-        # A fork has no thread of its parent's. The parent's loop is kept and left alone: its selector is shared with
-        # the parent, which would be deaf if the child closed what is registered there.
-        if not _loops or _loops[-1].pid != os.getpid():
-            _loops.append(_Loop())
-        return _loops[-1]
+    # Without a lock, for the reason above. A thread, or a signal handler in this one, may be quicker.
+    process = os.getpid()
+    if process not in _loops:
+        mine = _Loop()
+        if _loops.setdefault(process, mine) is not mine:
+            mine.end()
+    return _loops[process]

@@ -13,6 +13,7 @@ import threading
 
 import pytest
 
+from airflow_trainer_provider.hooks import loop as module
 from airflow_trainer_provider.hooks.loop import run, run_aside
 
 PATIENCE = 60
@@ -65,6 +66,26 @@ def test_all_callers_share_one_loop_which_belongs_to_none_of_them():
 
     assert seen[0] is seen[1]
     assert seen[0].is_running()
+
+
+def test_threads_that_need_the_first_loop_at_once_get_the_same(monkeypatch):
+    monkeypatch.setattr(module, "_loops", {})
+    together, found = threading.Barrier(8), []
+
+    def ask():
+        together.wait(PATIENCE)
+        found.append(run(_loop(), timeout=PATIENCE))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    (one,) = module._loops.values()
+    one.end()
 
 
 async def test_a_caller_may_sit_in_a_loop_of_its_own():
@@ -139,6 +160,8 @@ def test_a_signal_handler_that_raises_between_any_two_lines_leaves_the_loop_to_o
         await asyncio.sleep(0.001)
         return "done"
 
+    # To make the loop takes locks of the library, which only a trace function leaves locked.
+    loop = run(_loop())
     interrupted, number, before = 0, 0, sys.gettrace()
     while True:
         number += 1
@@ -150,7 +173,12 @@ def test_a_signal_handler_that_raises_between_any_two_lines_leaves_the_loop_to_o
             interrupted += 1
         finally:
             sys.settrace(before)
-        assert run(_loop(), timeout=PATIENCE).is_running()
+        assert run(_loop(), timeout=PATIENCE) is loop
+        # Another thread, too, which shares no reentrant lock with this one.
+        other = threading.Thread(target=run, args=(asyncio.sleep(0),), kwargs={"timeout": PATIENCE}, daemon=True)
+        other.start()
+        other.join(PATIENCE)
+        assert not other.is_alive()
         if step.left > 0:
             break
     assert interrupted > 50
