@@ -80,7 +80,7 @@ async def state_if_over(identity: Identity) -> str | None:
     loop = asyncio.get_running_loop()
     cleared_at = loop.time() + _CLEARED_SECONDS
     while True:
-        state = await _state_of(identity)
+        state = await state_of(identity)
         if state is not None:
             return state if state in OVER else None
         if loop.time() >= cleared_at:
@@ -105,7 +105,7 @@ async def has_another_job(identity: Identity, uid: str) -> bool:
         if handle is not None and handle.get("uid") != uid:
             return True
         # A task that still waits for this job. What was cleared has no handle from the begin of its next try.
-        if handle is not None and await _state_of(identity) == "deferred":
+        if handle is not None and await state_of(identity) == "deferred":
             return False
         await asyncio.sleep(_LOOK_SECONDS)
     return False
@@ -117,7 +117,7 @@ async def has_succeeded(identity: Identity) -> bool:
     :param identity: the task.
     :raises Exception: Airflow does not answer.
     """
-    return await _state_of(identity) == "success"
+    return await state_of(identity) == "success"
 
 
 async def _handle_of(identity: Identity) -> Mapping[str, Any] | None:
@@ -127,7 +127,12 @@ async def _handle_of(identity: Identity) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-async def _state_of(identity: Identity) -> str | None:
+async def state_of(identity: Identity) -> str | None:
+    """The state of a task; ``removed`` where Airflow does not know it any more.
+
+    :param identity: the task.
+    :raises Exception: Airflow does not answer.
+    """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     states: Mapping[str, Mapping[str, str | None]] = await ask(

@@ -294,6 +294,13 @@ class TrainerHook(BaseHook):
         result = await (await self.backend_of(handle)).result(handle)
         return JobOutcome(summary=summarize(handle, status, result, tracker))
 
+    async def has_ended(self, handle: JobHandle) -> bool:
+        """Whether a job has ended.
+
+        :param handle: the job.
+        """
+        return (await (await self.backend_of(handle)).status(handle)).phase.ended
+
     async def collected(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom; see :meth:`~airflow_trainer_provider.job.backend.Backend.collected`.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_trainer_provider.hooks.trainer import TrainerHook
-    from airflow_trainer_provider.job.backend import Admit, Backend
+    from airflow_trainer_provider.job.backend import Admit, Backend, Submission
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.identity import Identity
     from airflow_trainer_provider.job.outcome import JobOutcome
@@ -263,15 +263,13 @@ class TrainJobOperator(BaseOperator):
             self.log.info("::endgroup::")
             if self.render_only:
                 return text
-            handle = self._submit(context, backend, job)
+            submission = self._submit(context, backend, job)
+            handle = submission.handle
             if not self.wait_for_completion:
                 self._release(handle)
                 return dict(handle.to_xcom())
-            if self.deferrable:
-                # Airflow enforces execution_timeout only while a worker runs the task.
-                timeout = self.execution_timeout
-                deadline = (datetime.now(timezone.utc) + timeout).isoformat() if timeout else None
-                self._defer(context, handle, job, deadline, Starts())
+            if self.deferrable and not self._has_ended(submission):
+                self._defer(context, handle, job, self._deadline(), Starts())
             return self._wait(context, handle, job)
         except TrainJobError as error:
             fail(error, context)
@@ -449,7 +447,7 @@ class TrainJobOperator(BaseOperator):
         chosen.backend.check(job)
         return chosen.backend
 
-    def _submit(self, context: Context, backend: Backend, job: Plan, start: int = 1) -> JobHandle:
+    def _submit(self, context: Context, backend: Backend, job: Plan, start: int = 1) -> Submission:
         from airflow_trainer_provider.hooks.loop import run
 
         self.may_have_job = True
@@ -469,7 +467,23 @@ class TrainJobOperator(BaseOperator):
         request = request_of(handle, job, (self.retries or 0) + 1, timeout.total_seconds() if timeout else None)
         context["ti"].xcom_push(key="request", value=request)
         push_links(self, handle, context["ti"])
-        return handle
+        return submission
+
+    def _has_ended(self, submission: Submission) -> bool:
+        """Whether the job of an earlier try has ended: then there is nothing to defer for."""
+        from airflow_trainer_provider.errors import TrainJobError
+        from airflow_trainer_provider.hooks.loop import run
+
+        try:
+            return submission.adopted is not None and run(self.hook.has_ended(submission.handle))
+        except TrainJobError:
+            # The trigger waits until the cluster answers.
+            return False
+
+    def _deadline(self) -> str | None:
+        """When a deferred task's time is over: Airflow enforces execution_timeout only while a worker runs it."""
+        timeout = self.execution_timeout
+        return (datetime.now(timezone.utc) + timeout).isoformat() if timeout else None
 
     def _release(self, handle: JobHandle) -> None:
         from airflow_trainer_provider.hooks.loop import run
@@ -495,13 +509,13 @@ class TrainJobOperator(BaseOperator):
         self.log.warning("%s", another.why)
         acknowledge(self.hook, handle)
         try:
-            following = self._submit(context, self._choose(another.job), another.job, another.starts.count)
+            submission = self._submit(context, self._choose(another.job), another.job, another.starts.count)
         except TrainJobError:
             # The job may be gone, and with it why it failed.
             if failure := outcome.masked(masked).failure:
                 context["ti"].xcom_push(key="failure", value=failure.to_xcom())
             raise
-        return following, another.job, another.starts
+        return submission.handle, another.job, another.starts
 
     def _laid_out(self, spec: TrainJobSpec) -> JobPlan:
         return self._governed(None).plan(spec)
@@ -568,6 +582,8 @@ class TrainJobOperator(BaseOperator):
             if again is None:
                 return self._concluded(context, handle, outcome, starts)
             handle, job, starts = again
+            if self.deferrable:
+                self._defer(context, handle, job, self._deadline(), starts)
 
     def _own_fields(self) -> dict[str, Any]:
         """Fields of the spec that are no parameters of the operator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -58,7 +59,9 @@ class FoundJobsTrigger(BaseTrigger):
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.backend import Wanted
+        from airflow_trainer_provider.triggers.firing import ready_to_fire
 
+        begun = time.monotonic()
         hook = TrainerHook(AUTO, self.kubernetes_conn_id, self.namespace)
         jobs: FoundJobs | None = None
         event: dict[str, Any]
@@ -70,6 +73,7 @@ class FoundJobsTrigger(BaseTrigger):
             event = {"end": "timed out", "message": jobs.late() if jobs else str(error)}
         except TrainJobError as error:
             event = {"end": "error", "message": str(error), "retryable": error.retryable}
+        await ready_to_fire(self, begun)
         yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
 
     def _emit(self, line: str) -> None:

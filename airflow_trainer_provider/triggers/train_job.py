@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import datetime
@@ -82,7 +83,9 @@ class TrainJobTrigger(BaseTrigger):
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
         from airflow_trainer_provider.text.redaction import redacted_text
+        from airflow_trainer_provider.triggers.firing import ready_to_fire
 
+        begun = time.monotonic()
         handle = JobHandle.parse(self.job)
         deadline = datetime.fromisoformat(self.deadline) if self.deadline else None
         try:
@@ -108,6 +111,7 @@ class TrainJobTrigger(BaseTrigger):
             self.log.exception("The wait for training job %s has failed", handle.name)
             message = redacted_text(f"{type(error).__name__}: {error}")
             event = {"end": "error", "message": message, "retryable": True}
+        await ready_to_fire(self, begun)
         yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
 
     def _reports(self) -> Reports | None:

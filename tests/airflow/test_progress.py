@@ -27,7 +27,7 @@ def test_progress_is_in_xcom_while_the_task_waits(airflow, folder, dag_id):
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "train"})
     folder.wait_for_training()
     first = reported(airflow, dag_id, run)
-    status = airflow.xcom(dag_id, run, "train", "status")
+    status = wait_until(lambda: airflow.xcom(dag_id, run, "train", "status"), PATIENCE, lambda: "no status in XCom")
     if dag_id == "train_deferred":
         airflow.kill("triggerer")
         airflow.restart("triggerer")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 
@@ -11,6 +17,9 @@ from tests.airflow.jobs import job_processes, line_numbers, supervisor_of, time_
 from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
+
+#: The states of a task whose trigger has fired.
+WAKENED = frozenset({"scheduled", "queued", "running", "success", "failed"})
 
 
 @pytest.fixture(params=["train_waiting", "train_deferred"])
@@ -47,6 +56,40 @@ def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
     assert outcome["run_seconds"] > 0
     assert time_of(outcome["queued_at"]) <= time_of(outcome["started_at"])
     log = airflow.task_log(dag_id, run, "train")
+    for replica, rank in (("master-0", 0), ("worker-0", 1)):
+        assert line_numbers(log, replica, rank) == list(range(folder.lines_of(log, replica)))
+
+
+@contextmanager
+def slow(pid: int) -> Iterator[None]:
+    """Give a process a twentieth of the time."""
+    over = threading.Event()
+
+    def hold_up() -> None:
+        while not over.wait(0.01):
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(0.2)
+            os.kill(pid, signal.SIGCONT)
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(hold_up)
+        try:
+            yield
+        finally:
+            over.set()
+
+
+@pytest.mark.heavy
+def test_the_last_of_many_lines_are_in_the_log_of_a_deferred_task(airflow, folder):
+    run = airflow.trigger_dag("train_deferred", {"folder": str(folder), "mode": "talk"})
+    airflow.wait_for_task("train_deferred", run, "train", "deferred")
+    # The process that writes the lines into the file, which reads 4 KiB of them at each of its turns.
+    with slow(airflow.pid("triggerer")):
+        folder.go()
+        airflow.wait_for_task("train_deferred", run, "train", WAKENED)
+
+    assert airflow.wait_for_run("train_deferred", run) == "success"
+    log = airflow.task_log("train_deferred", run, "train")
     for replica, rank in (("master-0", 0), ("worker-0", 1)):
         assert line_numbers(log, replica, rank) == list(range(folder.lines_of(log, replica)))
 

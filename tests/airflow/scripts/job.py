@@ -1,6 +1,7 @@
 """A job that records what became of it: `job.py MODE FOLDER`, run by each replica.
 
 train: note that a training began, print lines and progress until FOLDER/go is there, write the result.
+talk: the same, with 40 lines more at its end.
 raise: rank 1 raises, the others would go on for long.
 hopeless: rank 1 fails as it would in each try, the others would go on for long.
 stubborn: note, then ignore every request to end.
@@ -19,7 +20,7 @@ from pathlib import Path
 PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "360"))
 
 
-def train(folder: Path, rank: int) -> None:
+def train(folder: Path, rank: int, last_lines: int = 0) -> None:
     if rank == 0:
         with (folder / "trainings").open("a") as file:
             file.write(f"{os.environ['TRAINER_JOB_NAME']}\n")
@@ -32,6 +33,9 @@ def train(folder: Path, rank: int) -> None:
             print(json.dumps({"trainer_progress": report}), flush=True)
         line += 1
         time.sleep(0.1)
+    for number in range(line, line + last_lines):
+        print(f"line {number} of rank {rank}")
+    line += last_lines
     print(f"{line} lines of rank {rank}")
     if rank == 0:
         uids = (folder / "trainings").read_text().split()
@@ -59,7 +63,7 @@ def main(mode: str, folder: Path) -> None:
         return
     if mode == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    train(folder, rank)
+    train(folder, rank, 40 if mode == "talk" else 0)
 
 
 if __name__ == "__main__":

@@ -182,6 +182,8 @@ class _Hook:
         self.outcomes, self.trouble = list(outcomes) or [outcome], trouble
         self.cancelled, self.acknowledged, self.waits, self.job, self.submits = [], [], [], None, 0
         self.starts, self.released, self.submitted = [], [], []
+        self.adopted: str | None = None
+        self.ended: bool | Exception = False
 
     async def choose(self, job):
         self.job = job
@@ -197,7 +199,12 @@ class _Hook:
         self.submits += 1
         self.submitted.append(job)
         self.starts.append(start)
-        return SimpleNamespace(handle=self.handle, adopted=None)
+        return SimpleNamespace(handle=self.handle, adopted=self.adopted)
+
+    async def has_ended(self, handle):
+        if isinstance(self.ended, Exception):
+            raise self.ended
+        return self.ended
 
     async def wait(self, handle, **options):
         self.waits.append(options)
@@ -228,7 +235,7 @@ def state(monkeypatch):
             raise case.answer
         return case.answer
 
-    monkeypatch.setattr(task_state, "_state_of", state_of)
+    monkeypatch.setattr(task_state, "state_of", state_of)
     return case
 
 
@@ -508,6 +515,38 @@ def test_what_the_infrastructure_fails_starts_again_as_often_as_allowed(
     assert hook.submits == submits == len(hook.acknowledged) + ends_well
     # Each job has a name of its own: the pods of an earlier one may still be terminating.
     assert hook.starts == list(range(1, submits + 1))
+
+
+def test_a_job_of_an_earlier_try_that_has_ended_is_not_deferred_for(context):
+    operator = _operator(deferrable=True)
+    operator.hook = hook = _Hook(outcomes=[SUCCEEDED])
+    hook.adopted, hook.ended = "it succeeded in try 1", True
+
+    assert operator.execute(context) == SUCCEEDED.summary
+
+
+@pytest.mark.parametrize("ended", [False, ApiError("no answer")])
+def test_a_job_of_an_earlier_try_that_may_run_still_is_deferred_for(context, ended):
+    operator = _operator(deferrable=True)
+    operator.hook = hook = _Hook()
+    hook.adopted, hook.ended = "try 1 started it", ended
+
+    with pytest.raises(TaskDeferred):
+        operator.execute(context)
+
+
+def test_what_starts_again_after_a_job_that_has_ended_is_deferred_for(context):
+    policy = {"infrastructure_retries": 1}
+    operator = _operator(deferrable=True, run_policy=policy, execution_timeout=timedelta(hours=1))
+    operator.hook = hook = _Hook(outcomes=[LOST])
+    hook.adopted, hook.ended = "try 1 started it", True
+    context["ti"].task = operator
+
+    with pytest.raises(TaskDeferred) as deferral:
+        operator.execute(context)
+
+    assert deferral.value.kwargs["starts"] == hook.submits == 2
+    assert deferral.value.kwargs["deadline"] > datetime.now(timezone.utc).isoformat()
 
 
 def _limits(hook):

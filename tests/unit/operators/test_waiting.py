@@ -125,7 +125,7 @@ def state(monkeypatch):
     async def handle_of(identity):
         return case.handles[0] if len(case.handles) == 1 else case.handles.pop(0)
 
-    monkeypatch.setattr(task_state, "_state_of", state_of)
+    monkeypatch.setattr(task_state, "state_of", state_of)
     monkeypatch.setattr(task_state, "_handle_of", handle_of)
     monkeypatch.setattr(task_state, "_NEXT_JOB_SECONDS", 0.05)
     monkeypatch.setattr(task_state, "_CLEARED_SECONDS", 0.05)
