@@ -74,6 +74,13 @@ def get_provider_info() -> dict[str, Any]:
                         "float",
                         "0.5",
                     ),
+                    "worker_exit_seconds": _option(
+                        "How long the process of a worker may take to end after it has deferred a task, until the "
+                        "scheduler knows of it, in seconds (0 to 3600). A trigger wakes its task no sooner; raise it "
+                        "where workers upload their logs slowly.",
+                        "float",
+                        "3",
+                    ),
                     "log_replicas": _option(
                         "Whose lines go into the task's log: ``all`` replicas', those of the ``leader`` (rank 0) "
                         "only, or ``none``.",

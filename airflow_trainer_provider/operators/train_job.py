@@ -249,6 +249,7 @@ class TrainJobOperator(BaseOperator):
 
         identity = self._identity = _identity(context)
         self.may_have_job = identity.try_number > 1
+        deadline = self._deadline()
         try:
             job, notes = self._planned()
             for note in notes:
@@ -269,8 +270,8 @@ class TrainJobOperator(BaseOperator):
                 self._release(handle)
                 return dict(handle.to_xcom())
             if self.deferrable and not self._has_ended(submission):
-                self._defer(context, handle, job, self._deadline(), Starts())
-            return self._wait(context, handle, job)
+                self._defer(context, handle, job, deadline, Starts())
+            return self._wait(context, handle, job, deadline)
         except TrainJobError as error:
             fail(error, context)
         except AirflowTaskTimeout:
@@ -559,7 +560,7 @@ class TrainJobOperator(BaseOperator):
             kwargs={"job": reference, "deadline": deadline, **starts.to_kwargs()},
         )
 
-    def _wait(self, context: Context, handle: JobHandle, job: Plan) -> Any:
+    def _wait(self, context: Context, handle: JobHandle, job: Plan, deadline: str | None) -> Any:
         from airflow_trainer_provider.hooks.loop import run
         from airflow_trainer_provider.hooks.reports import Reports
         from airflow_trainer_provider.hooks.supervisor.ask import finish_asking
@@ -583,7 +584,7 @@ class TrainJobOperator(BaseOperator):
                 return self._concluded(context, handle, outcome, starts)
             handle, job, starts = again
             if self.deferrable:
-                self._defer(context, handle, job, self._deadline(), starts)
+                self._defer(context, handle, job, deadline, starts)
 
     def _own_fields(self) -> dict[str, Any]:
         """Fields of the spec that are no parameters of the operator."""

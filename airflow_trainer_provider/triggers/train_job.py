@@ -79,13 +79,24 @@ class TrainJobTrigger(BaseTrigger):
         ``timed out``; or ``error``, with its ``message`` and whether it is ``retryable``.
         """
         # Not at the module's top: DAG files import this module through the operator.
+        from airflow_trainer_provider.triggers.firing import ready_to_fire
+
+        begun = time.monotonic()
+        try:
+            event = await self._end()
+            await ready_to_fire(self, begun)
+        except asyncio.CancelledError as error:
+            # A triggerer that shuts down says so; one whose trigger was taken from it says nothing.
+            self._is_cancelled = not error.args
+            raise
+        yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
+
+    async def _end(self) -> dict[str, Any]:
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
         from airflow_trainer_provider.text.redaction import redacted_text
-        from airflow_trainer_provider.triggers.firing import ready_to_fire
 
-        begun = time.monotonic()
         handle = JobHandle.parse(self.job)
         deadline = datetime.fromisoformat(self.deadline) if self.deadline else None
         try:
@@ -97,22 +108,16 @@ class TrainJobTrigger(BaseTrigger):
                 startup_timeout=self.startup_timeout,
                 reports=self._reports(),
             )
-            event = {"end": "concluded", **outcome.to_json()}
+            return {"end": "concluded", **outcome.to_json()}
         except JobTimeout:
-            event = {"end": "timed out"}
+            return {"end": "timed out"}
         except TrainJobError as error:
-            event = {"end": "error", "message": str(error), "retryable": error.retryable}
-        except asyncio.CancelledError as error:
-            # A triggerer that shuts down says so; one whose trigger was taken from it says nothing.
-            self._is_cancelled = not error.args
-            raise
+            return {"end": "error", "message": str(error), "retryable": error.retryable}
         except Exception as error:
             # The next try adopts the job.
             self.log.exception("The wait for training job %s has failed", handle.name)
             message = redacted_text(f"{type(error).__name__}: {error}")
-            event = {"end": "error", "message": message, "retryable": True}
-        await ready_to_fire(self, begun)
-        yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
+            return {"end": "error", "message": message, "retryable": True}
 
     def _reports(self) -> Reports | None:
         from airflow_trainer_provider.hooks.reports import Reports

@@ -72,11 +72,12 @@ def slow(pid: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
     with ThreadPoolExecutor() as pool:
-        pool.submit(hold_up)
+        held_up = pool.submit(hold_up)
         try:
             yield
         finally:
             over.set()
+        held_up.result()
 
 
 @pytest.mark.heavy

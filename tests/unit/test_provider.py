@@ -47,6 +47,7 @@ def test_the_defaults(monkeypatch):
 
     assert (settings.backend, settings.namespace, settings.log_replicas) == ("auto", "default", "all")
     assert (settings.local_keep, settings.poll_interval, settings.failure_log_lines) == (timedelta(days=30), 0.5, 30)
+    assert settings.worker_exit_seconds == 3
     assert settings.local_root.name == "trainer"
 
 
@@ -59,6 +60,7 @@ def test_the_defaults(monkeypatch):
         ("local_keep_days", "0", "local_keep", None),
         ("local_keep_days", "0.5", "local_keep", timedelta(hours=12)),
         ("poll_interval", "0.05", "poll_interval", 0.05),
+        ("worker_exit_seconds", "0", "worker_exit_seconds", 0),
         ("log_replicas", "leader", "log_replicas", "leader"),
         ("failure_log_lines", "1", "failure_log_lines", 1),
         ("log_streams", "20", "log_streams", 20),
@@ -90,6 +92,7 @@ def test_a_setting(option, value, name, read, monkeypatch):
         ("poll_interval", "0", "a number from 0.05 to 60"),
         ("poll_interval", "nan", "a number from 0.05 to 60"),
         ("poll_interval", "inf", "a number from 0.05 to 60"),
+        ("worker_exit_seconds", "-1", "a number from 0 to 3600"),
         ("log_replicas", "some", "all, leader, none"),
         ("failure_log_lines", "0", "a number from 1 to 1000"),
         ("log_streams", "0", "a number from 1 to 100000"),

@@ -535,18 +535,21 @@ def test_a_job_of_an_earlier_try_that_may_run_still_is_deferred_for(context, end
         operator.execute(context)
 
 
-def test_what_starts_again_after_a_job_that_has_ended_is_deferred_for(context):
+def test_what_starts_again_after_a_job_that_has_ended_is_deferred_for(context, monkeypatch):
     policy = {"infrastructure_retries": 1}
     operator = _operator(deferrable=True, run_policy=policy, execution_timeout=timedelta(hours=1))
     operator.hook = hook = _Hook(outcomes=[LOST])
     hook.adopted, hook.ended = "try 1 started it", True
     context["ti"].task = operator
+    deadlines = iter(["2026-01-01T00:00:00+00:00"])
+    monkeypatch.setattr(provider.TrainJobOperator, "_deadline", lambda self: next(deadlines))
 
     with pytest.raises(TaskDeferred) as deferral:
         operator.execute(context)
 
     assert deferral.value.kwargs["starts"] == hook.submits == 2
-    assert deferral.value.kwargs["deadline"] > datetime.now(timezone.utc).isoformat()
+    # It has no more time than the first.
+    assert deferral.value.kwargs["deadline"] == "2026-01-01T00:00:00+00:00"
 
 
 def _limits(hook):

@@ -111,6 +111,20 @@ async def test_an_error_of_any_kind_shows_no_secret(hook):
 
 
 @pytest.fixture
+def firing(monkeypatch):
+    """The triggers that were about to fire, and what they wait for."""
+    case = SimpleNamespace(triggers=[], wait=None)
+
+    async def ready_to_fire(trigger, begun):
+        case.triggers.append(trigger)
+        if case.wait:
+            await case.wait()
+
+    monkeypatch.setattr("airflow_trainer_provider.triggers.firing.ready_to_fire", ready_to_fire)
+    return case
+
+
+@pytest.fixture
 def state(monkeypatch):
     """What Airflow answers, one after the other, to the question how the task stands."""
     case = SimpleNamespace(answers=["deferred"], handles=[HANDLE.to_xcom()])
@@ -224,7 +238,7 @@ async def test_before_airflow_3_3_the_clean_up_does_what_on_kill_does(
     assert hook.cancelled == ([(HANDLE, "the task is skipped")] if cancelled else [])
 
 
-async def test_a_trigger_that_has_fired_ends_nothing_in_its_clean_up(hook, state, monkeypatch):
+async def test_a_trigger_that_has_fired_ends_nothing_in_its_clean_up(hook, state, firing, monkeypatch):
     monkeypatch.delattr(BaseTrigger, "on_kill", raising=False)
     state.answers = ["success"]
     trigger = _cancelled_trigger()
@@ -235,8 +249,38 @@ async def test_a_trigger_that_has_fired_ends_nothing_in_its_clean_up(hook, state
     assert hook.cancelled == []
 
 
+async def test_a_trigger_is_ready_before_it_fires(hook, firing):
+    trigger, events = _cancelled_trigger(), []
+
+    async def nothing_yet():
+        assert events == []
+
+    firing.wait = nothing_yet
+    async for event in trigger.run():
+        events.append(event)
+
+    assert firing.triggers == [trigger]
+    assert len(events) == 1
+
+
+async def test_a_trigger_whose_task_is_marked_before_it_fires_ends_the_job(hook, state, firing, monkeypatch):
+    monkeypatch.delattr(BaseTrigger, "on_kill", raising=False)
+    state.answers, hook.end = ["skipped"], JobTimeout("late")
+
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    firing.wait, trigger = cancelled, _cancelled_trigger()
+
+    with pytest.raises(asyncio.CancelledError):
+        [_ async for _ in trigger.run()]
+    await trigger.cleanup()
+
+    assert hook.cancelled == [(HANDLE, "the task is skipped")]
+
+
 @pytest.mark.parametrize(("metrics", "has_key"), [({}, False), ({"loss": r"loss=(.*)"}, True)])
-async def test_only_metrics_make_a_row_that_earlier_triggerers_cannot_read(hook, metrics, has_key):
+async def test_only_metrics_make_a_row_that_earlier_triggerers_cannot_read(hook, firing, metrics, has_key):
     _, kwargs = _trigger(metrics=metrics).serialize()
     trigger = TrainJobTrigger(**kwargs)
     trigger.task_instance = _cancelled_trigger().task_instance
@@ -247,7 +291,7 @@ async def test_only_metrics_make_a_row_that_earlier_triggerers_cannot_read(hook,
     assert hook.waits[0]["reports"].metrics == metrics
 
 
-async def test_a_trigger_that_does_not_own_the_job_reports_nothing(hook):
+async def test_a_trigger_that_does_not_own_the_job_reports_nothing(hook, firing):
     [_ async for _ in _cancelled_trigger(cancel_on_kill=False).run()]
 
     assert hook.waits[0]["reports"] is None

@@ -312,10 +312,17 @@ async def test_a_trigger_looks_where_its_row_says_and_reports_how_the_wait_ended
 
     monkeypatch.setattr("airflow_trainer_provider.hooks.found_jobs.FoundJobs", NoJobs)
     monkeypatch.setattr("airflow_trainer_provider.hooks.trainer.TrainerHook._cluster", cluster_of)
+    ready = []
+
+    async def ready_to_fire(trigger, begun):
+        ready.append(trigger)
+
+    monkeypatch.setattr("airflow_trainer_provider.triggers.firing.ready_to_fire", ready_to_fire)
     wanted = {"name": "a", "selector": None, "kind": None, "every": False}
     trigger = FoundJobsTrigger(wanted, ["running"], "c", "n", "r", "2026-01-01T00:00:00+00:00")
 
     assert [each.payload async for each in trigger.run()] == [event]
+    assert ready == [trigger]
 
 
 FAILED = Diagnosis(job="a", phase="failed", reason="Error", message="It broke.")
