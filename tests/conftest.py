@@ -27,7 +27,12 @@ settings.load_profile("untimed")
 _TURNS = (
     # They have Airflows of their own.
     ("tests/airflow/test_doors.py", "tests/airflow/test_lineage.py", "tests/airflow/test_training_view.py"),
-    ("tests/airflow/test_train_jobs_faults.py", "tests/airflow/test_presets.py", "tests/airflow/test_secrets.py"),
+    (
+        "tests/airflow/test_train_jobs_faults.py",
+        "tests/airflow/test_lost_contact.py",
+        "tests/airflow/test_presets.py",
+        "tests/airflow/test_secrets.py",
+    ),
     ("tests/airflow/",),
     ("tests/cluster/airflow/",),
     ("tests/cluster/test_job_kinds.py", "tests/cluster/test_smoke.py"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.jobs import JobFolder, job_processes
-from tests.airflow.test_train_jobs_faults import GRACE, SIGNALLING
+from tests.airflow.tasks import GRACE, SIGNALLING
 from tools.airflow_runner import AirflowInstance
 from tools.airflow_runner.api import wait_until
 

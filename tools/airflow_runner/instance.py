@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 
@@ -165,6 +166,25 @@ class AirflowInstance(AirflowApi):
         """
         os.killpg(self._running[component].pid, signum)
 
+    def stall(self, component: str) -> None:
+        """
+        Stop a component's whole process group, but not while it holds SQLite's one lock: all others would wait for it.
+
+        It goes on with SIGCONT.
+
+        :param component: a key of :data:`COMPONENTS`, or a name given to :meth:`add`.
+        """
+        for _ in range(50):
+            self.send(component, signal.SIGSTOP)
+            with closing(sqlite3.connect(self.home / "airflow.db", timeout=2)) as database:
+                try:
+                    database.execute("begin immediate")
+                    return
+                except sqlite3.OperationalError:
+                    self.send(component, signal.SIGCONT)
+                    time.sleep(0.1)
+        raise TimeoutError(f"{component} holds the lock of the database")
+
     def kill(self, component: str, signum: signal.Signals = signal.SIGKILL) -> None:
         """
         Signal a component's whole process group, as the loss of its container would, and wait for its end.
@@ -216,7 +236,7 @@ def is_healthy(url: str) -> bool:
 
     :param url: its address.
     """
-    with contextlib.closing(AirflowApi(url)) as airflow:
+    with closing(AirflowApi(url)) as airflow:
         for look in range(_LOOKS):
             if look:
                 time.sleep(_BETWEEN_LOOKS)

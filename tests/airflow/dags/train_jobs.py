@@ -39,6 +39,10 @@ for how in ("waiting", "deferred"):
             task_id="train", deferrable=how == "deferred", retries=1, retry_delay=timedelta(seconds=1), **JOB
         )
 
+# The worker of a try may fail for as long as Airflow's API server is away.
+with DAG("train_patient", schedule=None, params=PARAMS):
+    TrainJobOperator(task_id="train", deferrable=False, retries=9, retry_delay=timedelta(seconds=1), **JOB)
+
 # Between its tries there is time to look at what the first has left.
 with DAG("train_rarely_retried", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=False, retries=1, retry_delay=timedelta(hours=1), **JOB)

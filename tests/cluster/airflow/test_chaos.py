@@ -127,7 +127,7 @@ def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(on_clus
     (first,) = triggerers()
     airflow.add("triggerer-2", "triggerer")
     try:
-        stall(airflow, "triggerer")
+        airflow.stall("triggerer")
         wait_until(lambda: first not in triggerers() or None, 270, lambda: f"triggerers: {triggerers()}")
         airflow.send("triggerer", signal.SIGCONT)
 
@@ -143,22 +143,6 @@ def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(on_clus
         airflow.send("triggerer", signal.SIGCONT)
         airflow.kill("triggerer-2", signal.SIGTERM)
     wait_until_gone(on_cluster)
-
-
-def stall(airflow, component):
-    """Stop a component, and not while it holds SQLite's one lock: all others would stand still with it."""
-    for _ in range(50):
-        airflow.send(component, signal.SIGSTOP)
-        database = sqlite3.connect(airflow.home / "airflow.db", timeout=2)
-        try:
-            database.execute("begin immediate")
-            return
-        except sqlite3.OperationalError:
-            airflow.send(component, signal.SIGCONT)
-            time.sleep(0.1)
-        finally:
-            database.close()
-    raise AssertionError(f"{component} holds the lock of the database")
 
 
 def test_a_worker_that_loses_airflows_api_server_ends_no_job(on_cluster, airflow, train):

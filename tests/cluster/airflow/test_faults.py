@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from tests.airflow.jobs import line_numbers
-from tests.airflow.test_train_jobs_faults import worker_processes
+from tests.airflow.tasks import worker_processes
 from tests.cluster.airflow.jobs import handle_of, wait_until_alone, wait_until_gone
 from tools.airflow_runner.api import wait_until
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from airflow_trainer_provider.kinds.objects.labels import JOB
-from tests.airflow.test_train_jobs_faults import worker_processes
+from tests.airflow.tasks import worker_processes
 from tests.cluster.airflow.dags.on_cluster import LIMIT
 from tests.cluster.airflow.jobs import wait_until_gone
 from tools.airflow_runner.api import wait_until
