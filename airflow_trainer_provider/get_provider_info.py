@@ -75,9 +75,10 @@ def get_provider_info() -> dict[str, Any]:
                         "0.5",
                     ),
                     "worker_exit_seconds": _option(
-                        "How long the process of a worker may take to end after it has deferred a task, until the "
-                        "scheduler knows of it, in seconds (0 to 3600). A trigger wakes its task no sooner; raise it "
-                        "where workers upload their logs slowly.",
+                        "How long a worker may take to end after it has deferred a task, until the scheduler knows of "
+                        "it, in seconds (0 to 120). The triggerer reads it: a trigger fires no sooner than this and "
+                        "``[workers] min_heartbeat_interval`` after its start. Raise it there where workers upload "
+                        "their logs slowly.",
                         "float",
                         "3",
                     ),

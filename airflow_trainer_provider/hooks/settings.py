@@ -76,7 +76,7 @@ def load_settings() -> Settings:
         local_root=Path(_get("local_root") or f"{AIRFLOW_HOME}/trainer").expanduser().absolute(),
         local_keep=timedelta(days=days) if days else None,
         poll_interval=_number("poll_interval", 0.05, 60),
-        worker_exit_seconds=_number("worker_exit_seconds", 0, 3600),
+        worker_exit_seconds=_number("worker_exit_seconds", 0, 120),
         log_replicas=_word("log_replicas", _LOG_REPLICAS),
         failure_log_lines=_whole("failure_log_lines", 1, 1000),
         log_streams=_whole("log_streams", 1, 100_000),

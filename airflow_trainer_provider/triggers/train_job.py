@@ -85,9 +85,9 @@ class TrainJobTrigger(BaseTrigger):
         try:
             event = await self._end()
             await ready_to_fire(self, begun)
-        except asyncio.CancelledError as error:
-            # A triggerer that shuts down says so; one whose trigger was taken from it says nothing.
-            self._is_cancelled = not error.args
+        except asyncio.CancelledError:
+            # By a triggerer that stops, or whose trigger was taken from it: only Airflow's database knows.
+            self._is_cancelled = True
             raise
         yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
 

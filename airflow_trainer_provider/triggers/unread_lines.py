@@ -73,7 +73,10 @@ _supervisors: WeakKeyDictionary[asyncio.AbstractEventLoop, _Supervisor] = WeakKe
 
 
 def unread_bytes() -> int:
-    """How many bytes of the log the supervisor has not read; 0 where that cannot be known."""
+    """How much of the log the supervisor has not read; 0 where that cannot be known.
+
+    In bytes of the kernel's memory: at least as many as the lines have, and several times as many where they are short.
+    """
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler):
             try:

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "360"))
+PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "900"))
 
 
 def train(folder: Path, rank: int, last_lines: int = 0) -> None:

@@ -217,18 +217,18 @@ async def test_a_trigger_that_does_not_own_the_job_never_ends_it(hook, state):
 
 
 @pytest.mark.parametrize(
-    ("words", "calls_on_kill", "cancelled"),
-    [((), False, True), (("EOF - shutting down",), False, False), ((), True, False)],
+    ("answer", "calls_on_kill", "cancelled"),
+    [("skipped", False, True), ("deferred", False, False), ("skipped", True, False)],
     ids=["task acted on", "triggerer stops", "Airflow 3.3"],
 )
 async def test_before_airflow_3_3_the_clean_up_does_what_on_kill_does(
-    hook, state, monkeypatch, words, calls_on_kill, cancelled
+    hook, state, monkeypatch, answer, calls_on_kill, cancelled
 ):
     if calls_on_kill:
         monkeypatch.setattr(BaseTrigger, "on_kill", lambda self: None, raising=False)
     else:
         monkeypatch.delattr(BaseTrigger, "on_kill", raising=False)
-    state.answers, hook.end = ["skipped"], asyncio.CancelledError(*words)
+    state.answers, hook.end = [answer], asyncio.CancelledError()
     trigger = _cancelled_trigger()
 
     with pytest.raises(asyncio.CancelledError):
