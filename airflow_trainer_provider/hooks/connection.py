@@ -71,16 +71,18 @@ def _why_unreadable(conn_id: str) -> str | None:
     """What keeps a connection from being read; None where it does not exist.
 
     Airflow says "not found" as well where a secrets backend, or its own API server, has failed: it asks the next
-    backend, and at last there is none.
+    backend, and at last there is none. What fails may answer again by now: then the connection is found.
     """
     from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
 
     for backend in ensure_secrets_backend_loaded():
         try:
-            backend.get_connection(conn_id)
+            found = backend.get_connection(conn_id)
         except Exception as error:
             return f"{type(backend).__name__}: {type(error).__name__}"
+        if found is not None:
+            return f"{type(backend).__name__} found none, and finds it now"
     try:
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
     except ImportError:
@@ -93,9 +95,9 @@ def _why_unreadable(conn_id: str) -> str | None:
         return (
             None if _is_not_found(cause) else f"Airflow's API server: {getattr(cause, 'value', type(error).__name__)}"
         )
-    if isinstance(answer, ErrorResponse) and not _is_not_found(answer.error):
-        return f"Airflow's API server: {answer.error.value}"
-    return None
+    if not isinstance(answer, ErrorResponse):
+        return "Airflow's API server found none, and finds it now"
+    return None if _is_not_found(answer.error) else f"Airflow's API server: {answer.error.value}"
 
 
 def _is_not_found(error: object) -> bool:

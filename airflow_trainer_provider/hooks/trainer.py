@@ -384,19 +384,16 @@ class TrainerHook(BaseHook):
     ) -> ClusterConnection:
         """Read a connection, again and again while Airflow or its secrets backends do not answer.
 
-        :param has_existed: a job was submitted through it: that Airflow finds none is an outage too.
+        :param has_existed: a job was submitted through it: that Airflow finds none, or one that is wrong, is an outage
+            too.
         :param timeout: seconds for which it is read again.
         """
         deadline, pause, is_known = time.monotonic() + timeout, _READ_FIRST, False
         while True:
             try:
-                return await self._read_connection(conn_id)
+                return await self._read_once(conn_id, has_existed=has_existed)
             except ConnectionUnreadable as error:
                 unreadable = error
-            except AirflowNotFoundException:
-                if not has_existed:
-                    raise self._no_connection(conn_id) from None
-                unreadable = ConnectionUnreadable(conn_id, "Airflow finds no connection of this id")
             if time.monotonic() + pause > deadline:
                 raise unreadable
             if not is_known:
@@ -404,6 +401,18 @@ class TrainerHook(BaseHook):
             is_known = True
             await asyncio.sleep(pause)
             pause = min(2 * pause, _READ_MOST)
+
+    async def _read_once(self, conn_id: str, *, has_existed: bool) -> ClusterConnection:
+        try:
+            return await self._read_connection(conn_id)
+        except AirflowNotFoundException:
+            if has_existed:
+                raise ConnectionUnreadable(conn_id, "Airflow finds no connection of this id") from None
+            raise self._no_connection(conn_id) from None
+        except BackendUnavailable as error:
+            if has_existed:
+                raise ConnectionUnreadable(conn_id, str(error)) from error
+            raise
 
     def _no_connection(self, conn_id: str) -> BackendUnavailable:
         return BackendUnavailable(

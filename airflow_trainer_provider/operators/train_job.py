@@ -244,7 +244,7 @@ class TrainJobOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Start or adopt the job, and wait for it here or in the triggerer."""
-        from airflow_trainer_provider.errors import TrainJobError
+        from airflow_trainer_provider.errors import BackendUnavailable, TrainJobError
         from airflow_trainer_provider.job.plan.together import placed_apart
 
         identity = self._identity = _identity(context)
@@ -272,6 +272,10 @@ class TrainJobOperator(BaseOperator):
             if self.deferrable and not self._has_ended(submission):
                 self._defer(context, handle, job, deadline, Starts())
             return self._wait(context, handle, job, deadline)
+        except BackendUnavailable as error:
+            # The job of an earlier try may run, whose connection was right.
+            error.retryable = identity.try_number > 1
+            fail(error, context)
         except TrainJobError as error:
             fail(error, context)
         except AirflowTaskTimeout:

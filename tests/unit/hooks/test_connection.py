@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import supervisor, task_runner
-from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
 
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.errors import BackendUnavailable, ConnectionUnreadable
@@ -85,21 +85,28 @@ def test_what_cannot_be_read_is_named(values, words):
 
 
 class _SecretsBackend:
-    def __init__(self, trouble=None):
-        self.trouble = trouble
+    """It fails, or finds none; or it finds the connection when it is asked again."""
+
+    def __init__(self, trouble=None, *, recovers=False):
+        self.trouble, self.recovers, self.is_asked_again = trouble, recovers, False
 
     def get_connection(self, conn_id):
         if self.trouble:
             raise self.trouble
+        found = self.recovers and self.is_asked_again
+        self.is_asked_again = True
+        return Connection(conn_id=conn_id, conn_type="kubernetes") if found else None
 
 
 class _Supervisor:
     """Airflow's API server, as a task process sees it."""
 
-    def __init__(self, error, *, raises):
-        self.error, self.raises = ErrorResponse(error=error), raises
+    def __init__(self, error, *, raises, recovers=False):
+        self.error, self.raises, self.recovers = ErrorResponse(error=error), raises, recovers
 
     def send(self, message):
+        if self.recovers:
+            return ConnectionResult(conn_id="given", conn_type="kubernetes")
         if self.raises:
             raise AirflowRuntimeError(error=self.error)
         return self.error
@@ -126,6 +133,17 @@ def test_a_connection_that_does_not_exist_is_distinguished_from_one_that_cannot_
         read("given")
 
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("what_failed", ["secrets backend", "API server"])
+def test_a_connection_that_was_not_found_for_a_moment_is_one_that_cannot_be_read(monkeypatch, read, what_failed):
+    backend = _SecretsBackend(recovers=what_failed == "secrets backend")
+    api_server = _Supervisor(ErrorType.CONNECTION_NOT_FOUND, raises=False, recovers=what_failed == "API server")
+    monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: [backend])
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", api_server, raising=False)
+
+    with pytest.raises(ConnectionUnreadable, match="finds it now"):
+        read("given")
 
 
 async def test_a_connection_is_read_while_no_other_request_is_made(monkeypatch):

@@ -194,7 +194,14 @@ async def test_a_handle_alone_leads_to_the_job(clusters):
     assert set(clusters.read) == {"kube/1"}
 
 
-@pytest.mark.parametrize("error", [AirflowNotFoundException("kube"), ConnectionUnreadable("kube", "503")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        AirflowNotFoundException("kube"),
+        ConnectionUnreadable("kube", "503"),
+        BackendUnavailable("Connection 'kube': its extra is no JSON object."),
+    ],
+)
 async def test_a_connection_that_cannot_be_read_is_an_outage_for_a_job_that_runs(clusters, monkeypatch, error):
     """Airflow says "not found" where a secrets backend fails as well."""
     monkeypatch.setattr(trainer, "_READ_FIRST", 0.01)

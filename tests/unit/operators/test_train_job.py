@@ -22,7 +22,7 @@ from airflow.providers.common.compat.sdk import (
 from airflow.sdk import DAG
 
 import airflow_trainer_provider as provider
-from airflow_trainer_provider.errors import ApiError, JobLost, SubmitError
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, SubmitError
 from airflow_trainer_provider.hooks import task as task_state
 from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis
 from airflow_trainer_provider.job.handle import JobHandle
@@ -762,6 +762,23 @@ def test_a_try_that_fails_before_its_submit_may_have_the_job_of_an_earlier_one(c
         operator.execute(context)
 
     assert operator.may_have_job is may_have_job
+
+
+@pytest.mark.parametrize(("try_number", "is_final"), [(1, True), (2, False)])
+def test_a_connection_that_is_wrong_is_no_reason_to_give_up_a_job_that_may_run(context, try_number, is_final):
+    context["ti"].try_number = try_number
+    operator = _operator()
+    operator.hook = hook = _Hook()
+
+    async def choose(job):
+        raise BackendUnavailable("Connection 'kube': its extra is no JSON object.")
+
+    hook.choose = choose
+
+    with pytest.raises(AirflowException, match="no JSON object") as caught:
+        operator.execute(context)
+
+    assert isinstance(caught.value, AirflowFailException) is is_final
 
 
 def test_nothing_is_ended_that_was_not_started(state):
