@@ -141,7 +141,8 @@ class _Redaction:
                 found = _OPTION.fullmatch(each)
                 option = found["name"] if found else ""
             else:
-                masked.append(self.value(each, name if in_secret else "", in_secret=in_secret))
+                # A secret can consist of digits, and YAML makes a number of it.
+                masked.append(self.value(each, name if in_secret else option, in_secret=in_secret))
                 option = ""
         return masked
 

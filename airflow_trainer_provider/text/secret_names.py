@@ -120,5 +120,5 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[str, str, Sequence[str]], Grade]]
     (re.compile(r"auth|cookies?|pat|sas|sig|signature"), _auth),
     # Also as the end of a word: PGPASSWORD.
     (re.compile(r"\w*(?:password|passwd|passphrase|secret|apikey)s?"), _secret),
-    (re.compile(r"passcode|pwd|credentials?|(?:access|secret|private)keys?|authorization|bearer|jwt"), _secret),
+    (re.compile(r"passcode|pwd|creds?|credentials?|(?:access|secret|private)keys?|authorization|bearer|jwt"), _secret),
 )

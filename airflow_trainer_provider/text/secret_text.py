@@ -58,19 +58,42 @@ _OF_OBJECT = _named(rf"(?P<quote>{_MARK})(?P<name>[\w./ -]{{1,100}}?)(?P=quote)\
 _IN_QUOTES = re.compile(rf"(?P<before>(?P<quote>{_MARK})-{{0,2}}{_NAME}=)(?P<value>[^\"'\\]+)(?=(?P=quote))")
 #: NAME=VALUE, --NAME=VALUE, NAME = VALUE
 _ASSIGNED = _named(rf"(?<![\w.-])-{{0,2}}{_NAME}[ \t]*=[ \t]*(?!=)", _WORD)
-#: --NAME VALUE
-_OPTION = _named(r"(?<![\w-])--(?P<name>[A-Za-z][\w.-]*)[ \t]+(?!-)", _WORD)
-#: NAME: VALUE on a line of its own; between braces; and at the beginning of a quoted text, as in curl -H.
-_OF_LINE = _named(rf"(?:^|\\n)[ \t]*(?:- +)?{_NAME}[ \t]*:[ \t]+", r"\S(?:[^\n\\]|\\(?!n))*")
+#: --OPTION=NAME=VALUE, as docker's --env
+_ASSIGNED_TO_OPTION = _named(rf"(?<==){_NAME}=", _WORD)
+#: --NAME VALUE, also on the next line; and as items of a list.
+_OPTION = _named(r"(?<![\w-])--(?P<name>[A-Za-z][\w.-]*)(?:[ \t]|\\\r?\n)+(?!-)", _WORD)
+_OPTION_ITEM = _named(rf"(?P<quote>{_MARK})--(?P<name>[A-Za-z][\w.-]*)(?P=quote)\s*,\s*(?!{_MARK}-)", r"(?!)")
+#: NAME: VALUE as a block of YAML, which is indented further; on a line of its own; between braces; and at the beginning
+#: of a quoted text, as in curl -H.
+_OF_BLOCK = _named(
+    rf"^(?P<indent>[ \t]*)(?:- +)?{_NAME}[ \t]*:[ \t]+[|>][-+\d]{{0,2}}[ \t]*\n(?P=indent)[ \t]+",
+    r"\S.*(?:\n(?P=indent)[ \t]+.*)*",
+)
+_OF_LINE = _named(
+    rf"(?:^|\\n)[ \t]*(?:- +)?{_NAME}[ \t]*:[ \t]+(?![|>][-+\d]{{0,2}}[ \t]*$)", r"\S(?:[^\n\\]|\\(?!n))*"
+)
 _OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,}][^\n,}]*")
 _OF_HEADER = _named(rf"[\"']{_NAME}:[ \t]*", r"[^\s\"'\\][^\n\"'\\]*")
 #: With each pattern, text without which it cannot match.
-_PAIRS = (("alue", _OF_VARIABLE), (":", _OF_OBJECT), ("=", _IN_QUOTES), ("=", _ASSIGNED), ("--", _OPTION))
-_COLONS = ((":", _OF_LINE), (":", _OF_FLOW), (":", _OF_HEADER))
-#: curl -u user:password; a .netrc; user:password@host without a scheme.
+_PAIRS = (
+    ("alue", _OF_VARIABLE),
+    (":", _OF_OBJECT),
+    ("=", _IN_QUOTES),
+    ("=", _ASSIGNED),
+    ("=", _ASSIGNED_TO_OPTION),
+    ("--", _OPTION),
+    ("--", _OPTION_ITEM),
+)
+_COLONS = ((":", _OF_BLOCK), (":", _OF_LINE), (":", _OF_FLOW), (":", _OF_HEADER))
+#: curl -u user:password; an option that is a secret for these programs only; a .netrc; ODBC, where PWD is not the
+#: working directory; user:password@host without a scheme.
 _FORMS = (
     ("-u", re.compile(r"((?<![\w-])(?:-u|--user)[ =]+[\"']?[^\s:'\"]+:)(?!\d+\b)(?P<secret>[^\s'\"]+)")),
+    ("sshpass", re.compile(r"(\bsshpass\s+-p[ =]?[\"']?)(?P<secret>[^\s'\"]+)")),
+    ("mysql", re.compile(r"(\bmysql\w*\s(?:[^\n;&|]{0,200}?\s)?-p[\"']?)(?P<secret>[^\s'\"-][^\s'\"]*)")),
+    ("login", re.compile(r"(\blogin\s(?:[^\n;&|]{0,200}?\s)?-p[ =][\"']?)(?P<secret>[^\s'\"]+)")),
     ("login", re.compile(r"(\blogin\s+\S+\s+password\s+)(?P<secret>\S+)")),
+    ("PWD=", re.compile(r"(;\s*PWD=\{?)(?P<secret>[^\s;}'\"]+)")),
     (
         "@",
         re.compile(

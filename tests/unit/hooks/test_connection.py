@@ -106,7 +106,7 @@ class _Supervisor:
 
     def send(self, message):
         if self.recovers:
-            return ConnectionResult(conn_id="given", conn_type="kubernetes")
+            return ConnectionResult.model_construct(conn_id="given", conn_type="kubernetes")
         if self.raises:
             raise AirflowRuntimeError(error=self.error)
         return self.error

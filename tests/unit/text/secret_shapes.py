@@ -34,7 +34,7 @@ def _env(name: str, value: str, shown: str = "***", secret: str = SECRET) -> Sha
     return Shape(f"env {name}", {"env": {name: value}}, {"env": {name: shown}}, secret)
 
 
-def _args(name: str, args: list[str], shown: list[str], secret: str = SECRET) -> Shape:
+def _args(name: str, args: list[Any], shown: list[Any], secret: str = SECRET) -> Shape:
     return Shape(f"args {name}", {"args": args}, {"args": shown}, secret)
 
 
@@ -55,6 +55,8 @@ SHAPES = [
         for name in (
             "DB_PASSWORD",
             "DB_PWD",
+            "DB_CREDS",
+            "REGISTRY_CRED",
             "PGPASSWORD",
             "MYSQL_PASS",
             "AWS_ACCESS_KEY_ID",
@@ -102,6 +104,10 @@ SHAPES = [
     _env("FLOW", f"{{password: {SECRET}, host: h}}", "{password: ***, host: h}"),
     _env("VARIABLES", f"- name: A_TOKEN\n  value: {SECRET}", "- name: A_TOKEN\n  value: ***"),
     _env("INI", f"[db]\npassword = {SECRET}\nhost = h", "[db]\npassword = ***\nhost = h"),
+    _env("BLOCK", f"db:\n  password: |\n    {SECRET}\n  host: h", "db:\n  password: |\n    ***\n  host: h"),
+    _env("FOLDED", f"- token: >-\n    {SECRET}\n    more", "- token: >-\n    ***", f"{SECRET}\n    more"),
+    _env("LIST", f"run(['--token', '{SECRET}', '--lr', '0.1'])", "run(['--token', '***', '--lr', '0.1'])"),
+    _env("ODBC", f"Driver=x;UID=u;PWD={SECRET};Port=1", "Driver=x;UID=u;PWD=***;Port=1"),
     _env("DSN", f"host=h user=u password={SECRET} dbname=d", "host=h user=u password=*** dbname=d"),
     _env("BLOB", f"AccountName=a;AccountKey={SECRET};Suffix=s", "AccountName=a;AccountKey=***;Suffix=s"),
     _env(
@@ -141,6 +147,8 @@ SHAPES = [
     ),
     _args("equals", [f"--password={SECRET}", "--lr=0.1"], ["--password=***", "--lr=0.1"]),
     _args("pair", ["--token", SECRET, "--epochs", "3"], ["--token", "***", "--epochs", "3"]),
+    _args("number", ["--token", 9876543210123456, 3], ["--token", "***", 3], "9876543210123456"),
+    _args("option of an option", [f"--env=HF_TOKEN={SECRET}"], ["--env=HF_TOKEN=***"]),
     _args("one dash", ["-token", SECRET], ["-token", "***"]),
     _args("dotted", [f"+db.password={SECRET}"], ["+db.password=***"]),
     _args("spaces", [f"--password={SECRET} and more"], ["--password=***"], f"{SECRET} and more"),
@@ -163,6 +171,14 @@ SHAPES = [
         ["sh", "-c", f"curl -H 'Authorization: Bearer {SECRET}' -H 'X-Api-Key: {SECRET}' x"],
         ["sh", "-c", "curl -H 'Authorization: Bearer ***' -H 'X-Api-Key: ***' x"],
     ),
+    _args(
+        "shell lines",
+        ["sh", "-c", f"train --token \\\n  {SECRET} --lr 1"],
+        ["sh", "-c", "train --token \\\n  *** --lr 1"],
+    ),
+    _args("docker", ["sh", "-c", f"docker login -u me -p {SECRET} r"], ["sh", "-c", "docker login -u me -p *** r"]),
+    _args("sshpass", ["sh", "-c", f"sshpass -p '{SECRET}' ssh h"], ["sh", "-c", "sshpass -p '***' ssh h"]),
+    _args("mysql", ["sh", "-c", f"mysql -h db -p{SECRET} x"], ["sh", "-c", "mysql -h db -p*** x"]),
     _args("shell user", ["sh", "-c", f"curl -u me:{SECRET} http://x"], ["sh", "-c", "curl -u me:*** http://x"]),
     Shape("command", {"command": ["train", "--token", SECRET]}, {"command": ["train", "--token", "***"]}),
     Shape(
@@ -212,6 +228,12 @@ INNOCENT: list[Any] = [
     ["--token=$HF_TOKEN"],
     ["--password", "--verbose"],
     ["--image-key", "jpg"],
+    ["--max-tokens", 512],
+    ["--token", True],
+    "parser.add_argument('--token', '-t'); parser.add_argument('--password', type=str)",
+    "mysql -h db -p 3306 -P 3306; cd /app; docker run -p 8080:80 image; ssh -p 22 host",
+    "tokenizer: |\n  a b\nhost: h",
+    "--opt=pad_token=eos cd /app;PWD=/opt/app",
     ["--primary_key=id"],
     ["--key", "id"],
     ["--auth=ldap"],
