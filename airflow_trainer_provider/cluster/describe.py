@@ -10,6 +10,7 @@ from airflow_trainer_provider.cluster.operations.find import jobs
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.kueue import all_workloads
 from airflow_trainer_provider.cluster.state.objects import identity_of
+from airflow_trainer_provider.cluster.state.own_pods import own_pods
 from airflow_trainer_provider.cluster.state.snapshot import Snapshot, warnings_of
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.backend import Backend
@@ -55,7 +56,7 @@ async def job_statuses(
     shown = []
     for job in found:
         children = [child for resource in job.kind.children for child in parts[resource, labels.JOB].get(job.name, ())]
-        pods = parts[PODS, job.kind.pod_label].get(job.name, ())
+        pods = own_pods(job, parts[PODS, job.kind.pod_label].get(job.name, ()))
         queued = [each for part in (job.main, *children) for each in workloads.get(part["metadata"]["uid"], ())]
         snapshot = Snapshot(job, pods, children=children, workloads=queued)
         shown.append((job, snapshot.status()))

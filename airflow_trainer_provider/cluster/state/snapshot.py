@@ -10,6 +10,7 @@ from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.kueue import workloads_of
 from airflow_trainer_provider.cluster.state.objects import is_rendered
+from airflow_trainer_provider.cluster.state.own_pods import is_own, own_pods
 from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.diagnosis.readable import readable
 from airflow_trainer_provider.job.queue.place import QueuePlace, last_of
@@ -90,7 +91,7 @@ class Snapshot:
     def replica_of(self, pod: Manifest) -> str | None:
         """The name of the replica that a pod is; None where it is none."""
         ref = self.job.kind.replica_ref(pod, self.job.main)
-        return ref.name if ref else None
+        return ref.name if ref and is_own(self.job, pod) else None
 
 
 async def parts_of(
@@ -117,7 +118,7 @@ async def parts_of(
             not_older_than=not_older_than,
         )
         children += listing.items
-    return pods.items, children
+    return own_pods(job, pods.items), children
 
 
 async def why_no_pods(cluster: Cluster, job: JobObject, children: Sequence[Manifest]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from airflow_trainer_provider.cluster.state.groups import job_object
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.kueue import workloads_watch
 from airflow_trainer_provider.cluster.state.objects import is_rendered
+from airflow_trainer_provider.cluster.state.own_pods import own_pods
 from airflow_trainer_provider.cluster.state.snapshot import Snapshot, in_order
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
@@ -88,13 +89,13 @@ class JobWatcher:
             self._seen = True
             self._last = self._last.at(newest)
         self._taken = self._versions()
-        pods = list(self._pods.objects.values())
+        pods = own_pods(self._last, self._pods.objects.values())
         events = in_order(self._events.objects.values()) if self._events else ()
         workloads = [each for found in self._workloads.values() for each in found.objects.values()]
         return Snapshot(
             self._last,
             pods,
-            list(self._pods.gone.values()),
+            own_pods(self._last, self._pods.gone.values()),
             self._found_children(),
             events=() if pods else events,
             workloads=() if pods else workloads,

@@ -19,9 +19,10 @@ from airflow_trainer_provider.kinds.base import Facts, Manifest, Meta, Rendered,
 from airflow_trainer_provider.kinds.kind import Kind, ManifestRules, Renderer
 from airflow_trainer_provider.kinds.kubeflow import common, conditions, training_operator
 from airflow_trainer_provider.kinds.objects import ssh
-from airflow_trainer_provider.kinds.objects.mpi_launch import FILES, check_settings, launcher_command
+from airflow_trainer_provider.kinds.objects.files import MPI_FOLDER
+from airflow_trainer_provider.kinds.objects.mpi_launch import check_forwarded, check_settings, launcher_command
 from airflow_trainer_provider.kinds.objects.pod import label_index, pod_template
-from airflow_trainer_provider.kinds.objects.pod_check import check_forwarded, pod_fields, security_contexts
+from airflow_trainer_provider.kinds.objects.pod_check import pod_fields, security_contexts
 from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
 _CONTAINER = "mpi"
@@ -83,7 +84,7 @@ def _template(
     *,
     calls_api: bool = False,
 ) -> Manifest:
-    env = {**job.framework.environment(job, replica, {}), "TRAINER_FILES": FILES}
+    env = {**job.framework.environment(job, replica, {}), "TRAINER_FILES": MPI_FOLDER}
     return pod_template(
         job, replica, meta, container=_CONTAINER, index=index, env=env, command=command, calls_api=calls_api
     )
@@ -169,7 +170,7 @@ def _check_v2beta1(job: JobPlan) -> None:
     common.check(backend, _CONTAINER, lambda _: operators, job, _together(job))
     if not settings.ssh_mount_path:
         _check_root(backend, job)
-    check_forwarded(backend, job)
+    check_forwarded(backend, job, _CONTAINER)
 
 
 def _check_root(backend: str, job: JobPlan) -> None:

@@ -8,6 +8,8 @@ from airflow_trainer_provider.kinds.base import Manifest, Meta
 
 #: Where the replicas find them.
 FOLDER = "/etc/trainer-files"
+#: Where both operators that run mpirun put the hostfile.
+MPI_FOLDER = "/etc/mpi"
 _VOLUME = "trainer-files"
 
 

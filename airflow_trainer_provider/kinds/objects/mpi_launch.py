@@ -6,16 +6,16 @@ mpirun reaches the workers through ssh, or what ``OMPI_MCA_plm_rsh_agent`` names
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from airflow_trainer_provider.errors import Problem, UnsupportedField
 from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.objects.pod import containers_of, training_container
+from airflow_trainer_provider.kinds.objects.pod_check import SPEC, pod_fields
 from airflow_trainer_provider.spec import VariableSource
 from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
-#: Where both operators put the hostfile.
-FILES = "/etc/mpi"
 #: Waits until each worker answers, as mpirun fails where one does not; then runs the command. Rank 0 is in the first
 #: worker's pod, whose result is not read, so its result is fetched to where the launcher's is looked for.
 _SCRIPT = """\
@@ -51,6 +51,8 @@ answers() {
 
 #: Hydra's hostfiles have ``host:slots`` where those of Open MPI have ``host slots=number``.
 _HOST, _HYDRAS_HOST = "read -r host _", "IFS=: read -r host _"
+#: Sources of a variable that are the pod's own.
+_POD_FIELDS = frozenset({"fieldRef", "resourceFieldRef"})
 _OPERATORS = "Use backend='mpi-operator', or 'trainer' with a runtime_ref."
 #: Setting of the launcher -> what a backend without it allows, and the way out.
 _REFUSED = {
@@ -80,6 +82,30 @@ def check_settings(backend: str, job: JobPlan, taken: Collection[str]) -> None:
             raise UnsupportedField(backend, Problem(f"launcher.{name}", given[name], allowed, fix))
 
 
+def check_forwarded(backend: str, job: JobPlan, container: str) -> None:
+    """Refuse variables that the ranks would not have: mpirun hands on those of the launcher that it is given by name.
+
+    :param backend: the backend's name.
+    :param job: the job, whose ranks mpirun starts by an ssh that takes no variables along.
+    :param container: the name that the training's container has to have in its pod.
+    :raises UnsupportedField: naming the field and the way out.
+    """
+    if not job.leader.launcher:
+        return
+    train = training_container(containers_of(job.spec.pod_template), container)
+    unnamed = [path for path, _ in pod_fields(job, "env_from")]
+    if train.get("envFrom"):
+        unnamed.append(f"{SPEC}.containers[name={train['name']}].envFrom")
+    for field in unnamed:
+        allowed = "no value: mpirun hands on to the ranks only variables whose names are known"
+        fix = 'Name them in env, e.g. {"TOKEN": {"secret": {"name": ..., "key": ...}}}, or use backend \'native\'.'
+        raise UnsupportedField(backend, Problem(field, "a value", allowed, fix))
+    for path, name in _variables_of_pods(job, container):
+        allowed = "no field of a pod: the ranks would have the launcher's"
+        fix = "Drop it, or use backend 'native' or 'training-operator', whose ranks have their own pod's."
+        raise UnsupportedField(backend, Problem(f"{path}.{name}", "dict", allowed, fix))
+
+
 def launcher_command(job: JobPlan, template: Manifest, timeout: int) -> tuple[str, ...] | None:
     """What the launcher's container runs.
 
@@ -106,9 +132,27 @@ def launcher_command(job: JobPlan, template: Manifest, timeout: int) -> tuple[st
 def _options(job: JobPlan, template: Manifest, *, is_hydra: bool) -> list[str]:
     """The options by which mpirun hands on variables; Hydra's also has to be given the number of ranks."""
     # A field of the pod differs between the pods: those of the launcher's are not the ranks'.
-    own = {name for name, value in job.leader.env.items() if isinstance(value, VariableSource) and value.field}
-    names = [entry["name"] for entry in template["spec"]["containers"][0]["env"] if entry["name"] not in own]
+    container = template["spec"]["containers"][0]
+    own = {name for _, name in _variables_of_pods(job, container["name"])}
+    names = [entry["name"] for entry in container["env"] if entry["name"] not in own]
     if is_hydra:
         ranks = len(job.nodes) * int(job.spec.num_proc_per_node)
         return ["-genvlist", ",".join(names), "-n", str(ranks)]
     return [word for name in names for word in ("-x", name)]
+
+
+def _variables_of_pods(job: JobPlan, container: str) -> Iterator[tuple[str, str]]:
+    """The variables that the user takes from fields of their pod, and that differ between the pods.
+
+    :param job: the job.
+    :param container: the name that the training's container has to have in its pod.
+    :return: the path of the field that has the variables, and the name of the variable.
+    """
+    for prefix, part in job.spec.parts:
+        for name, value in (part.env or {}).items():
+            if isinstance(value, VariableSource) and value.field:
+                yield f"{prefix}env", name
+    train = training_container(containers_of(job.spec.pod_template), container)
+    for entry in train.get("env", ()):
+        if _POD_FIELDS & (entry.get("valueFrom") or {}).keys():
+            yield f"{SPEC}.containers[name={train['name']}].env", entry["name"]

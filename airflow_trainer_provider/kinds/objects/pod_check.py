@@ -11,12 +11,12 @@ from airflow_trainer_provider.kinds.objects.labels import MANAGED_BY, PREFIX, QU
 from airflow_trainer_provider.kinds.objects.pod import containers_of, training_container
 from airflow_trainer_provider.kinds.objects.scheduling.gpu_share import check_shares
 from airflow_trainer_provider.kinds.objects.volumes.check import check_volumes
-from airflow_trainer_provider.spec import VariableSource
 from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 from airflow_trainer_provider.spec.validation import nearest
 from airflow_trainer_provider.spec.values.variables import variable_problem
 
-_SPEC = "pod_template.spec"
+#: Where a user's settings of the pods themselves are.
+SPEC = "pod_template.spec"
 #: Fields of a pod's spec that follow from fields of the job.
 _OWN_FIELDS = {
     "restartPolicy": "run_policy.backoff_limit",
@@ -35,7 +35,7 @@ def check_pod_template(job: JobPlan) -> None:
     template = job.spec.pod_template or {}
     given = template.get("spec") or {}
     problems = [
-        Problem(f"{_SPEC}.{name}", _shown(given[name]), "no value", f"Drop it, and set {field} instead.")
+        Problem(f"{SPEC}.{name}", _shown(given[name]), "no value", f"Drop it, and set {field} instead.")
         for name, field in _OWN_FIELDS.items()
         if name in given
     ]
@@ -71,12 +71,12 @@ def check_containers(job: JobPlan, container: str) -> None:
     if containers and not training:
         raise SpecError([_no_training(containers, container)])
     allowed, fix = "one container for the training", "Merge it with the other one."
-    problems = [Problem(f"{_SPEC}.containers[{at}].name", containers[at]["name"], allowed, fix) for at in training[1:]]
+    problems = [Problem(f"{SPEC}.containers[{at}].name", containers[at]["name"], allowed, fix) for at in training[1:]]
     # A runtime may bring the images of both.
     if job.spec.runtime_ref is None:
         problems += [*_sidecars(containers, training), *_images(job, container)]
     for at in training:
-        problems += _training(f"{_SPEC}.containers[{at}]", containers[at])
+        problems += _training(f"{SPEC}.containers[{at}]", containers[at])
     if problems:
         raise SpecError(problems)
     check_volumes(job, training_container(containers, container))
@@ -94,7 +94,7 @@ def check_variables(backend: str, job: JobPlan, container: str, taken: Collectio
     :raises UnsupportedField: naming the field and the way out.
     """
     train = training_container(containers_of(job.spec.pod_template), container)
-    given = {entry["name"]: f"{_SPEC}.containers[name={train['name']}].env" for entry in train.get("env", ())}
+    given = {entry["name"]: f"{SPEC}.containers[name={train['name']}].env" for entry in train.get("env", ())}
     for prefix, part in job.spec.parts:
         given |= dict.fromkeys(part.env or (), f"{prefix}env")
     for name in sorted(given.keys() & taken):
@@ -111,8 +111,8 @@ def security_contexts(job: JobPlan, container: str) -> Mapping[str, Mapping[str,
     """
     training = training_container(containers_of(job.spec.pod_template), container)
     given = {
-        _SPEC: (job.spec.pod_template or {}).get("spec") or {},
-        f"{_SPEC}.containers[name={training.get('name')}]": training,
+        SPEC: (job.spec.pod_template or {}).get("spec") or {},
+        f"{SPEC}.containers[name={training.get('name')}]": training,
     }
     return {f"{path}.securityContext": fields.get("securityContext") or {} for path, fields in given.items()}
 
@@ -135,27 +135,6 @@ def pod_fields(job: JobPlan, name: str, *groups: str) -> Iterator[tuple[str, Any
             yield f"{prefix}pod.{name}", value
 
 
-def check_forwarded(backend: str, job: JobPlan) -> None:
-    """Refuse variables that the ranks would not have: mpirun hands on those of the launcher that it is given by name.
-
-    :param backend: the backend's name.
-    :param job: the job, whose ranks mpirun starts by an ssh that takes no variables along.
-    :raises UnsupportedField: naming the field and the way out.
-    """
-    if not job.leader.launcher:
-        return
-    for field, _ in pod_fields(job, "env_from"):
-        allowed = "no value: mpirun hands on to the ranks only variables whose names are known"
-        fix = 'Name them in env, e.g. {"TOKEN": {"secret": {"name": ..., "key": ...}}}, or use backend \'native\'.'
-        raise UnsupportedField(backend, Problem(field, "a value", allowed, fix))
-    for prefix, part in job.spec.parts:
-        for name, value in (part.env or {}).items():
-            if isinstance(value, VariableSource) and value.field:
-                allowed = "no field of a pod: the ranks would have the launcher's"
-                fix = "Drop it, or use backend 'native' or 'training-operator', whose ranks have their own pod's."
-                raise UnsupportedField(backend, Problem(f"{prefix}env.{name}", "dict", allowed, fix))
-
-
 def _shown(value: Any) -> Any:
     """A value of the template as an error may show it: a mapping may hold secrets."""
     return value if isinstance(value, (str, int)) else type(value).__name__
@@ -168,14 +147,14 @@ def _no_training(containers: Sequence[Mapping[str, Any]], container: str) -> Pro
         sidecar = f'{{"name": "{TRAINING_CONTAINER}"}}'
         fix += f" If it is a sidecar, add {sidecar} to the containers."
     allowed = f"{TRAINING_CONTAINER!r} for the training's container; containers beside it are sidecars"
-    return Problem(f"{_SPEC}.containers[{near}].name", containers[near]["name"], allowed, fix)
+    return Problem(f"{SPEC}.containers[{near}].name", containers[near]["name"], allowed, fix)
 
 
 def _sidecars(containers: Sequence[Mapping[str, Any]], training: Sequence[int]) -> Iterator[Problem]:
     for at, each in enumerate(containers):
         if at not in training and not each.get("image"):
             fix = f"Set it; or write the settings of the training's container into {TRAINING_CONTAINER!r}."
-            yield Problem(f"{_SPEC}.containers[{at}].image", None, f"an image for sidecar {each['name'][:63]!r}", fix)
+            yield Problem(f"{SPEC}.containers[{at}].image", None, f"an image for sidecar {each['name'][:63]!r}", fix)
 
 
 def _images(job: JobPlan, container: str) -> Iterator[Problem]:

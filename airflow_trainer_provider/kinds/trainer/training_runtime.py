@@ -23,7 +23,7 @@ from airflow_trainer_provider.kinds.base import SERVICES, Facts, Manifest, Meta,
 from airflow_trainer_provider.kinds.native.blocks import PORT, Block, environment_of
 from airflow_trainer_provider.kinds.objects import files, ssh
 from airflow_trainer_provider.kinds.objects.failure_policy import REASON, pod_failure_policy
-from airflow_trainer_provider.kinds.objects.mpi_launch import FILES, launcher_command
+from airflow_trainer_provider.kinds.objects.mpi_launch import launcher_command
 from airflow_trainer_provider.kinds.objects.pod import label_index, pod_template
 from airflow_trainer_provider.kinds.objects.scheduling.gang import (
     COSCHEDULING,
@@ -311,7 +311,7 @@ def _launched_by_trainer(job: JobPlan, meta: Meta, found: Mapping[str, Manifest]
     """The same from a runtime that brings its own, for which Trainer makes the ssh keys and the hostfile."""
     addresses = addresses_of(job, meta.name)
     launcher, workers = job.leader, beside_launcher(job)
-    env = {"TRAINER_FILES": FILES, **job.framework.environment(job, launcher, addresses)}
+    env = {"TRAINER_FILES": files.MPI_FOLDER, **job.framework.environment(job, launcher, addresses)}
     pod = _pod(job, launcher, meta, found[LAUNCHER], env)
     command = launcher_command(job, pod, _SSH_SECONDS)
     if command:

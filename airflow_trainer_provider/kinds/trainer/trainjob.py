@@ -32,12 +32,12 @@ from airflow_trainer_provider.kinds.manifest_check import check_count
 from airflow_trainer_provider.kinds.merge_patch import bounded
 from airflow_trainer_provider.kinds.objects import files, ssh
 from airflow_trainer_provider.kinds.objects.labels import PRIVATE_KEY, QUEUE, written_groups
-from airflow_trainer_provider.kinds.objects.mpi_launch import check_settings
+from airflow_trainer_provider.kinds.objects.mpi_launch import check_forwarded, check_settings
 from airflow_trainer_provider.kinds.objects.pod_check import (
     check_containers,
-    check_forwarded,
     check_variables,
     pod_fields,
+    security_contexts,
 )
 from airflow_trainer_provider.kinds.objects.scheduling.gang import POD_GROUPS, check_gang, refuse_schedulers
 from airflow_trainer_provider.kinds.status.failure import DEADLINE
@@ -126,17 +126,24 @@ def check(job: JobPlan) -> None:
     if job.is_launched and job.spec.runtime_ref:
         fix = "Trainer sets {name} itself; give mpirun its options in command, or use another backend."
         check_variables(BACKEND, job, NODE, _TRAINERS, fix)
-        check_forwarded(BACKEND, job)
-        for path, user in pod_fields(job, "security.run_as_user"):
-            allowed = "no value beside runtime_ref: Trainer's ssh key is for the user that the runtime names"
-            fix = "Set the user in the runtime, or drop runtime_ref: ssh then runs as any user of the image."
-            raise UnsupportedField(BACKEND, Problem(path, user, allowed, fix))
+        check_forwarded(BACKEND, job, NODE)
+        _check_user(job)
     _check_gang(job)
     first, *others = beside_launcher(job) or job.nodes
     for replica in others:
         for field in _SHARED:
             if getattr(replica, field) != getattr(first, field):
                 raise UnsupportedField(BACKEND, _difference(job, first, replica, field))
+
+
+def _check_user(job: JobPlan) -> None:
+    contexts = security_contexts(job, NODE).items()
+    users = [(f"{path}.runAsUser", context.get("runAsUser")) for path, context in contexts]
+    for path, user in (*users, *pod_fields(job, "security.run_as_user")):
+        if user is not None:
+            allowed = "no value beside runtime_ref: Trainer's ssh key is for the user that the runtime names"
+            fix = "Set the user in the runtime, or drop runtime_ref: ssh then runs as any user of the image."
+            raise UnsupportedField(BACKEND, Problem(path, user, allowed, fix))
 
 
 def _check_gang(job: JobPlan) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.job.plan.checkpoint import MOUNT_PATH, VOLUME_NAME
 from airflow_trainer_provider.job.plan.plan import JobPlan
-from airflow_trainer_provider.kinds.objects import files, function, mpi_launch, ssh
+from airflow_trainer_provider.kinds.objects import files, function, ssh
 from airflow_trainer_provider.kinds.objects.scheduling.compute import SHARED_MEMORY
 from airflow_trainer_provider.kinds.objects.volumes.fetch import ROOT
 from airflow_trainer_provider.spec.values.paths import is_within
@@ -58,7 +58,7 @@ def _taken(job: JobPlan, path: str, volume: Volume) -> Iterator[Problem]:
         function.FOLDER,
         ROOT,
         *checkpoints,
-        *((*ssh.PATHS, mpi_launch.FILES) if job.is_launched else ()),
+        *((*ssh.PATHS, files.MPI_FOLDER) if job.is_launched else ()),
     )
     if any(is_within(volume.mount_path, folder) or is_within(folder, volume.mount_path) for folder in own):
         allowed = f"a path that is not one of the provider's own ({', '.join(own)}), nor above or below one"

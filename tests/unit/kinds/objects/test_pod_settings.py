@@ -134,39 +134,90 @@ def test_root_is_no_other_user():
     ClusterBackend("mpi-operator", None, "n").check(job_of("mpi", pod={"security": {"run_as_user": 0}}))
 
 
-@pytest.mark.parametrize(
+def template_with(**container: Any) -> dict[str, Any]:
+    """A pod template with fields of the training's container."""
+    return {"spec": {"containers": [{"name": "train", **container}]}}
+
+
+OF_TEMPLATE = "pod_template.spec.containers[name=train]"
+SSH = pytest.mark.parametrize(
     ("backend", "fields"), [("mpi-operator", {}), ("trainer", {"runtime_ref": "TrainingRuntime/mine"})]
 )
-def test_mpirun_cannot_hand_on_variables_whose_names_are_unknown(backend, fields):
-    problem = problem_of(backend, "mpi", pod={"env_from": [{"secret": "hub"}]}, **fields)
 
-    assert (problem.field, problem.value) == ("pod.env_from", "a value")
+
+@SSH
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"pod": {"env_from": [{"secret": "hub"}]}}, "pod.env_from"),
+        ({"pod_template": template_with(envFrom=[{"secretRef": {"name": "hub"}}])}, f"{OF_TEMPLATE}.envFrom"),
+    ],
+    ids=["pod", "template"],
+)
+def test_mpirun_cannot_hand_on_variables_whose_names_are_unknown(backend, fields, given, field):
+    problem = problem_of(backend, "mpi", **given, **fields)
+
+    assert (problem.field, problem.value) == (field, "a value")
     assert "Name them in env" in problem.fix
     # A command that begins with mpirun is the user's own.
-    own = job_of("mpi", command=["mpirun", "true"], args=[], pod={"env_from": [{"secret": "hub"}]}, **fields)
+    own = job_of("mpi", command=["mpirun", "true"], args=[], **given, **fields)
     ClusterBackend(backend, None, "n").check(own)
 
 
+def variable_of(**source: Any) -> dict[str, Any]:
+    return template_with(env=[{"name": "IP", "valueFrom": source}])
+
+
+@SSH
 @pytest.mark.parametrize(
-    ("backend", "fields"), [("mpi-operator", {}), ("trainer", {"runtime_ref": "TrainingRuntime/mine"})]
+    ("given", "field"),
+    [
+        ({"env": {"IP": {"field": "status.podIP"}}}, "env.IP"),
+        ({"pod_template": variable_of(fieldRef={"fieldPath": "status.podIP"})}, f"{OF_TEMPLATE}.env.IP"),
+        ({"pod_template": variable_of(resourceFieldRef={"resource": "limits.cpu"})}, f"{OF_TEMPLATE}.env.IP"),
+    ],
+    ids=["env", "fieldRef", "resourceFieldRef"],
 )
-def test_the_ranks_would_have_the_fields_of_the_launchers_pod(backend, fields):
-    problem = problem_of(backend, "mpi", env={"IP": {"field": "status.podIP"}}, **fields)
+def test_the_ranks_would_have_the_fields_of_the_launchers_pod(backend, fields, given, field):
+    problem = problem_of(backend, "mpi", **given, **fields)
 
-    assert (problem.field, problem.value) == ("env.IP", "dict")
+    assert (problem.field, problem.value) == (field, "dict")
     assert "'training-operator'" in problem.fix
-    job = job_of("mpi", env={"IP": {"field": "status.podIP"}, "TOKEN": {"secret": {"name": "hub", "key": "token"}}})
-    launcher = next(pod for pod in pods_of("training-operator", job) if "-x" in pod["spec"]["containers"][0]["command"])
-    words = launcher["spec"]["containers"][0]["command"]
+
+
+def test_mpirun_does_not_hand_on_the_fields_of_the_launchers_pod():
+    env = {"IP": {"field": "status.podIP"}, "TOKEN": {"secret": {"name": "hub", "key": "token"}}}
+    theirs = [
+        {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "key"}}},
+    ]
+    pods = pods_of("training-operator", job_of("mpi", env=env, pod_template=template_with(env=theirs)))
+    commands = [pod["spec"]["containers"][0]["command"] for pod in pods]
+    words = next(command for command in commands if "-x" in command)
     forwarded = {word for flag, word in pairwise(words) if flag == "-x"}
-    assert ("TOKEN" in forwarded, "IP" in forwarded) == (True, False)
+
+    assert forwarded & {"IP", "HOST_IP", "TOKEN", "KEY"} == {"TOKEN", "KEY"}
 
 
-def test_trainers_own_ssh_has_the_user_of_the_runtime():
-    pod = {"security": {"run_as_user": 5000}}
-    problem = problem_of("trainer", "mpi", runtime_ref="TrainingRuntime/mine", pod=pod)
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"pod": {"security": {"run_as_user": 5000}}}, "pod.security.run_as_user"),
+        (
+            {"pod_template": template_with(securityContext={"runAsUser": 5000})},
+            f"{OF_TEMPLATE}.securityContext.runAsUser",
+        ),
+        (
+            {"pod_template": {"spec": {"securityContext": {"runAsUser": 5000}}}},
+            "pod_template.spec.securityContext.runAsUser",
+        ),
+    ],
+    ids=["pod", "container", "template"],
+)
+def test_trainers_own_ssh_has_the_user_of_the_runtime(given, field):
+    problem = problem_of("trainer", "mpi", runtime_ref="TrainingRuntime/mine", **given)
 
-    assert (problem.field, problem.value) == ("pod.security.run_as_user", 5000)
+    assert (problem.field, problem.value) == (field, 5000)
     assert "drop runtime_ref" in problem.fix
 
 
