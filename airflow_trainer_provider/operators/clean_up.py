@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
 from airflow_trainer_provider.operators.fields import check_names
+from airflow_trainer_provider.operators.hidden_fields import HidesSecrets, given
 from airflow_trainer_provider.operators.outcome import fail
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CleanUpTrainJobsOperator(BaseOperator):
+class CleanUpTrainJobsOperator(HidesSecrets):
     """Delete this Airflow's jobs that are kept, and what submits that were interrupted have left.
 
     A job goes once it has ended and its outcome has reached XCom, or no task waits for it by itself, as with
@@ -92,9 +91,10 @@ class CleanUpTrainJobsOperator(BaseOperator):
         check_names(self, ("selector", "backend", "namespace", "kubernetes_conn_id"))
         if self.backend is not None:
             check_backend("backend", self.backend, auto=False)
-        age = self.older_than.total_seconds() if isinstance(self.older_than, timedelta) else self.older_than
+        older_than = given(self.older_than)
+        age = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
         seconds = parse_field("older_than", Annotated[Number, Field(ge=0, le=MOST_INT32)], age)
-        list_only = parse_field("list_only", bool, self.list_only)
+        list_only = parse_field("list_only", bool, given(self.list_only))
         # A template that came to nothing would have more deleted than was meant.
         empty = {"older_than": seconds is None, "list_only": list_only is None}
         empty["selector"] = is_selected and self.selector is None

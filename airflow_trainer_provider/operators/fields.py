@@ -14,14 +14,15 @@ def check_names(task: Any, fields: Collection[str]) -> None:
     :raises SpecError: one has a value that it cannot have.
     """
     from airflow_trainer_provider.hooks.backends import DEFAULT_CONNECTION
+    from airflow_trainer_provider.operators.hidden_fields import given
     from airflow_trainer_provider.spec import parse_field
-    from airflow_trainer_provider.spec.values.names import Namespace, ObjectName
+    from airflow_trainer_provider.spec.values.names import ConnectionId, Namespace, ObjectName
     from airflow_trainer_provider.spec.values.words import Text
 
-    kinds = {"name": ObjectName, "namespace": Namespace}
+    kinds = {"name": ObjectName, "namespace": Namespace, "kubernetes_conn_id": ConnectionId}
     defaults = {"kubernetes_conn_id": DEFAULT_CONNECTION}
     for field in fields:
-        value = parse_field(field, kinds.get(field, Text), getattr(task, field))
+        value = parse_field(field, kinds.get(field, Text), given(getattr(task, field)))
         setattr(task, field, defaults.get(field) if value is None else value)
 
 

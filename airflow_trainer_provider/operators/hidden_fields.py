@@ -1,4 +1,4 @@
-"""Hides the secrets in an operator's templated fields from what Airflow stores of them.
+"""Hides the secrets in the templated fields of operators and sensors from what Airflow stores of them.
 
 Airflow stores each rendered field. It masks values by their key, and newer versions also values that are registered
 with the secrets masker. Neither covers options in a list of arguments or variables deep in a pod template, and Airflow
@@ -9,8 +9,14 @@ to its masked copy.
 from __future__ import annotations
 
 from collections import UserDict, UserList, UserString
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+if TYPE_CHECKING:
+    import jinja2
+    from airflow.sdk import Context
 
 
 class _Hidden:
@@ -45,12 +51,30 @@ class _HiddenOther(_Hidden):
         self.data = data
 
 
-def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str | None], other: Any = None) -> None:
+class HidesSecrets(BaseOperator):
+    """An operator, or a sensor, whose templated fields are stored without secrets that were pasted into them."""
+
+    def _do_render_template_fields(
+        self,
+        parent: Any,
+        template_fields: Iterable[str],
+        context: Context,
+        jinja_env: jinja2.Environment,
+        seen_oids: set[int],
+    ) -> None:
+        # The one place that mapped and unmapped tasks both come through once their fields are rendered.
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        if parent is self:
+            hide_secrets(self, self.template_fields, (self.dag_id, self.task_id))
+
+
+def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[Any], other: Any = None) -> None:
     """Hide the secrets in an operator's rendered fields, and register them with Airflow's masker for the task's log.
 
     :param operator: the operator.
     :param fields: the names of the fields that can contain a secret.
-    :param plain: names that stay readable in what Airflow stores: a secret that is a part of one is not registered.
+    :param plain: names that stay readable in what Airflow stores: a secret that is a part of one is not registered,
+        unless the name itself is a text with a secret in it.
     :param other: whose secrets are registered too: what the job has, and the operator's fields do not show.
     """
     from airflow.sdk.log import mask_secret
@@ -60,7 +84,8 @@ def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str |
 
     values = {field: given(getattr(operator, field)) for field in fields}
     known = {part for secret in secrets_in([values, other]) for part in distinct_parts(secret)}
-    known = {secret for secret in known if not any(secret in each for each in plain if each)}
+    readable = [name for name in map(given, plain) if isinstance(name, str) and not secrets_in(name)]
+    known = {secret for secret in known if not any(secret in name for name in readable)}
     if known:
         mask_secret([*sorted(known)])
     for field, value in values.items():

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
 from airflow_trainer_provider.operators.fields import check_names
+from airflow_trainer_provider.operators.hidden_fields import HidesSecrets, given
 from airflow_trainer_provider.operators.outcome import fail
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _JOB_OR_NAME = "either job, a handle, or name"
 
 
-class _ManageTrainJobOperator(BaseOperator):
+class _ManageTrainJobOperator(HidesSecrets):
     """Do something with one job.
 
     :param job: the handle that an operator pushed to XCom: ``train.output["job"]``. It says where the job is.
@@ -80,7 +79,7 @@ class _ManageTrainJobOperator(BaseOperator):
         """The job's handle; None where the job is named."""
         from airflow_trainer_provider.job.handle import JobHandle
 
-        return None if self.job is None else JobHandle.parse(self.job)
+        return None if self.job is None else JobHandle.parse(given(self.job))
 
     async def _find(self) -> Located:
         """The job, and the backend that it runs on."""

@@ -42,6 +42,8 @@ _ORPHANED = timedelta(minutes=1)
 _KILL_SECONDS = 4
 #: Seconds for which a task whose time is over waits until the request to end its job has been taken.
 _TIMEOUT_SECONDS = 15
+#: The operator's parameters that say where the job runs.
+_PLACE = ("backend", "kubernetes_conn_id", "namespace")
 #: The operator's parameters that are fields of the spec.
 SPEC_FIELDS = (
     "framework",
@@ -112,9 +114,7 @@ class TrainJobOperator(BaseOperator):
         *SPEC_FIELDS,
         "presets",
         "manifest",
-        "backend",
-        "kubernetes_conn_id",
-        "namespace",
+        *_PLACE,
         "rendered_job",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -385,9 +385,9 @@ class TrainJobOperator(BaseOperator):
         """
         from airflow_trainer_provider.operators.asked import TASK, TIMEOUT, asked_for
 
-        check_names(self, ("backend", "kubernetes_conn_id", "namespace"))
+        check_names(self, _PLACE)
         fields = {field: given(getattr(self, field)) for field in SPEC_FIELDS} | self._own_fields()
-        asked = asked_for(self.presets, fields, None if self.manifest is not None else self._deadline_seconds)
+        asked = asked_for(given(self.presets), fields, None if self.manifest is not None else self._deadline_seconds)
         self._asked = asked.fields
         governed = self._governed(timeout)
         if self.manifest is not None:
@@ -623,11 +623,10 @@ class TrainJobOperator(BaseOperator):
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is self:
             self.rendered_job = self._rendered_or_reason(context)
-            # The listener that ends the job of a killed task reads the first three from the stored fields.
-            names = (self.backend, self.kubernetes_conn_id, self.namespace, self.dag_id, self.task_id)
-            # The name of a Secret is none, though it is the value of a field that is called so.
-            names = (*names, *self._secrets)
-            hide_secrets(self, (*SPEC_FIELDS, "manifest"), names, self._asked)
+            # The name of a Secret is none, though it is the value of a field that is called so. The listener that ends
+            # the job of a killed task reads _PLACE from the stored fields.
+            names = (*(getattr(self, field) for field in _PLACE), self.dag_id, self.task_id, *self._secrets)
+            hide_secrets(self, (*SPEC_FIELDS, "presets", "manifest", *_PLACE), names, self._asked)
 
     def _rendered_or_reason(self, context: Context) -> str:
         """What the Rendered Template tab shows; execute() raises the error itself, with its log around it."""

@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_trainer_provider.operators.fields import check_names
+from airflow_trainer_provider.operators.hidden_fields import HidesSecrets, given
 from airflow_trainer_provider.operators.outcome import fail, hand_on_found, hand_on_sensed, outcome_of, raise_error
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _POKE = timedelta(seconds=1)
 
 
-class TrainJobSensor(BaseSensorOperator):
+class TrainJobSensor(HidesSecrets, BaseSensorOperator):
     """Wait for a training job, log its lines, and push its result to XCom as the operator would.
 
     With ``job``, its outcome is safe then, and a cluster's job goes where its ``on_finish_action`` says so: where
@@ -187,7 +188,7 @@ class TrainJobSensor(BaseSensorOperator):
 
         try:
             check_names(self, ("name", "selector", "kind", "namespace", "kubernetes_conn_id"))
-            self.allowed_phases = parse_field("allowed_phases", tuple[str, ...], self.allowed_phases)
+            self.allowed_phases = parse_field("allowed_phases", tuple[str, ...], given(self.allowed_phases))
             named = {name: getattr(self, name) for name in ("name", "selector", "kind", "allowed_phases", "namespace")}
             if self.job is None:
                 from airflow_trainer_provider.hooks.found_jobs import allowed
@@ -195,9 +196,9 @@ class TrainJobSensor(BaseSensorOperator):
 
                 allowed(self._phases)
                 kinds_called(self._wanted.kind)
-            elif given := [name for name, value in named.items() if value is not None]:
+            elif extra := [name for name, value in named.items() if value is not None]:
                 fix = "Drop it, or drop job."
-                raise SpecError([Problem(name, named[name], "no value beside job", fix) for name in given])
+                raise SpecError([Problem(name, named[name], "no value beside job", fix) for name in extra])
         except TrainJobError as error:
             fail(error)
 
@@ -208,7 +209,7 @@ class TrainJobSensor(BaseSensorOperator):
         from airflow_trainer_provider.job.handle import JobHandle
 
         try:
-            return JobHandle.parse(self.job)
+            return JobHandle.parse(given(self.job))
         except SpecError as error:
             fail(error)
 

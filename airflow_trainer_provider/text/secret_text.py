@@ -74,6 +74,8 @@ _OF_LINE = _named(
 )
 _OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,}][^\n,}]*")
 _OF_HEADER = _named(rf"[\"']{_NAME}:[ \t]*", r"[^\s\"'\\][^\n\"'\\]*")
+#: NAME:VALUE without a space, which is also how an image and its tag are written.
+_TIGHT = _named(rf"(?<![\w./:@-]){_NAME}:(?=\S)", r"(?:[^\s&;|\"'`<>\\,}]|,(?![A-Za-z_][\w.-]*:))+")
 #: With each pattern, text without which it cannot match.
 _PAIRS = (
     ("alue", _OF_VARIABLE),
@@ -139,6 +141,7 @@ def mask_named(text: str, hide: Hide) -> str:
     for needed, pattern in (*_PAIRS, *_COLONS):
         if needed in text:
             text = pattern.sub(lambda found: _pair(found, hide), text)
+    text = _TIGHT.sub(lambda found: _random_pair(found, hide), text)
     for needed, pattern in _FORMS:
         if needed in text:
             text = pattern.sub(lambda found: found[1] + _hidden(found["secret"], hide), text)
@@ -154,8 +157,8 @@ def mask_message(text: str, hide: Hide) -> str:
     for needed, pattern in _PAIRS:
         if needed in text:
             text = pattern.sub(lambda found: _pair(found, hide), text)
-    for _, pattern in _COLONS:
-        text = pattern.sub(lambda found: _pair(found, hide) if looks_random(found["value"]) else found[0], text)
+    for pattern in (*(colon for _, colon in _COLONS), _TIGHT):
+        text = pattern.sub(lambda found: _random_pair(found, hide), text)
     return _REFUSED.sub(lambda found: found[1] + _masked(found["value"], hide), text)
 
 
@@ -181,6 +184,10 @@ def _pair(found: re.Match[str], hide: Hide) -> str:
     if is_code or not is_secret(found["name"], _without_scheme(inner)):
         return found[0]
     return before + _masked(value if quote else inner, hide) + (value[len(inner) :] if not quote else "")
+
+
+def _random_pair(found: re.Match[str], hide: Hide) -> str:
+    return _pair(found, hide) if looks_random(found["value"].rstrip(_TRAILING)) else found[0]
 
 
 def _masked(value: str, hide: Hide) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection, shown
 from airflow_trainer_provider.errors import BackendUnavailable
 
 #: Entries whose value is a file, for clusters and for users.
@@ -95,7 +95,7 @@ class Kubeconfig:
             return [(path.absolute(), path.read_text()) for path in paths]
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            name = getattr(error, "filename", None) or paths[0]
+            name = _shown_path(getattr(error, "filename", None) or paths[0])
             raise self._wrong(
                 f"{self._field}: cannot read {name}: {reason}",
                 "Each worker and triggerer needs the file, readable to Airflow's user",
@@ -153,7 +153,7 @@ class Kubeconfig:
         context = _first(merged["contexts"], wanted)
         if context is None:
             raise self._wrong(
-                f"{source}: there is no context {wanted!r} in the kubeconfig; contexts: {names}",
+                f"{source}: there is no context {shown(wanted)!r} in the kubeconfig; contexts: {names}",
                 "Name one of them in cluster_context",
             )
         return wanted, context
@@ -224,6 +224,11 @@ class Kubeconfig:
 
     def _wrong(self, what: str, way_out: str) -> BackendUnavailable:
         return BackendUnavailable(f"Connection {self._connection.id!r}: {what}. {way_out}.")
+
+
+def _shown_path(path: str | Path) -> str:
+    # A credential in the wrong field reads as the name of a file in the current folder.
+    return str(path) if "/" in str(path) else str(shown(str(path)))
 
 
 def default_paths() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Names that Kubernetes bounds."""
+"""Names that Kubernetes or Airflow bounds."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_SUBDOMAIN = 253
+_CONNECTION_ID = re.compile(r"[^\r\n]{1,250}")
 
 
 def is_label(text: str) -> bool:
@@ -63,6 +64,15 @@ def _queue_name(value: str) -> str:
     return value
 
 
+def _connection_id(value: str) -> str:
+    # Airflow's own pattern has changed between versions: only what no version can mean is refused.
+    if not _CONNECTION_ID.fullmatch(value):
+        raise wrong("the ID of a connection: at most 250 characters, without a line break", "Name a connection.")
+    return value
+
+
+#: The ID of a connection of Airflow.
+ConnectionId = Annotated[Text, AfterValidator(_connection_id)]
 #: The readable part of a job's name.
 JobName = Annotated[Text, AfterValidator(_job_name)]
 #: A namespace: a DNS label.

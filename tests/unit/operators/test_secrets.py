@@ -23,12 +23,16 @@ from airflow_trainer_provider.job.outcome import JobOutcome
 from airflow_trainer_provider.kinds.base import Facts
 from airflow_trainer_provider.kinds.objects.pod_secrets import pod_secrets
 from airflow_trainer_provider.local.backend import LocalBackend
+from airflow_trainer_provider.operators.clean_up import CleanUpTrainJobsOperator
 from airflow_trainer_provider.operators.hidden_fields import given
+from airflow_trainer_provider.operators.lifecycle import DeleteTrainJobOperator
 from airflow_trainer_provider.operators.outcome import hand_on
+from airflow_trainer_provider.sensors.train_job import TrainJobSensor
 from airflow_trainer_provider.spec import parse_spec
 from airflow_trainer_provider.text.mask import Mask
 from tests.unit.text.secret_shapes import SECRET, SHAPES
 
+KUBECONFIG = f"apiVersion: v1\nkind: Config\nusers:\n- name: u\n  user:\n    token: {SECRET}\n"
 BASE = {"framework": "pytorch", "num_nodes": 2, "image": "registry.example/train:1", "command": ["python", "t.py"]}
 HANDLE = JobHandle(name="j", uid="u", backend="local", framework="jax", leader="worker-0", owner=1, location="/l")
 IDENTITY = Identity(dag_id="d", run_id="r", task_id="train")
@@ -77,7 +81,7 @@ def _context():
 def _rendered(context, backend, fields):
     with DAG("d", schedule=None):
         # With a namespace: no connection is looked for.
-        task = TrainJobOperator(task_id="train", backend=backend, **{**BASE, "namespace": "n", **fields})
+        task = TrainJobOperator(task_id="train", **{**BASE, "backend": backend, "namespace": "n", **fields})
     task.render_template_fields(context)
     return task
 
@@ -237,6 +241,46 @@ def test_invalid_fields_and_their_error_show_no_secret(rendered, context):
         task.execute(context)
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("field", ["backend", "kubernetes_conn_id", "namespace", "presets"])
+def test_a_kubeconfig_in_place_of_a_name_is_refused_and_hidden(context, field):
+    reset_secrets_masker()
+    task = _rendered(context, "native", {field: KUBECONFIG})
+
+    with pytest.raises(AirflowFailException) as refused:
+        task.execute(context)
+
+    assert SECRET not in json.dumps(_serialize_rendered_fields(task))
+    assert field in str(refused.value)
+    assert SECRET not in f"{refused.value} {task.rendered_job}"
+    assert SECRET not in redact(f"a line with {SECRET}")
+
+
+@pytest.mark.parametrize(
+    ("operator", "field"),
+    [
+        *((TrainJobSensor, field) for field in ("job", "name", "selector", "allowed_phases", "kubernetes_conn_id")),
+        *((DeleteTrainJobOperator, field) for field in ("job", "name", "backend", "namespace")),
+        *((CleanUpTrainJobsOperator, field) for field in ("older_than", "backend", "namespace", "list_only")),
+    ],
+)
+def test_a_kubeconfig_is_refused_and_hidden_in_what_waits_for_jobs_and_manages_them(context, operator, field):
+    reset_secrets_masker()
+    named = {} if operator is CleanUpTrainJobsOperator or field in ("job", "name") else {"name": "j"}
+    with DAG("d", schedule=None):
+        task = operator(
+            task_id="t", **{"deferrable": False} if operator is TrainJobSensor else {}, **named | {field: KUBECONFIG}
+        )
+    task.render_template_fields(context)
+
+    with pytest.raises(AirflowFailException) as refused:
+        task.execute(context)
+
+    assert SECRET not in json.dumps(_serialize_rendered_fields(task))
+    assert field in str(refused.value)
+    assert SECRET not in str(refused.value)
+    assert SECRET not in redact(f"a line with {SECRET}")
 
 
 def test_a_tuple_is_hidden_and_used_unchanged(rendered):

@@ -171,6 +171,10 @@ SHAPES = [
         ["sh", "-c", f"curl -H 'Authorization: Bearer {SECRET}' -H 'X-Api-Key: {SECRET}' x"],
         ["sh", "-c", "curl -H 'Authorization: Bearer ***' -H 'X-Api-Key: ***' x"],
     ),
+    _env("TIGHT", f"api_key:{SECRET}", "api_key:***"),
+    _env("TIGHT_LINE", f"a: 1\nclient-key-data:{SECRET}", "a: 1\nclient-key-data:***"),
+    _env("TIGHT_FLOW", f"{{user:u,password:{SECRET},lr:0.1}}", "{user:u,password:***,lr:0.1}"),
+    _args("tight", ["sh", "-c", f"curl -H X-Api-Key:{SECRET} x"], ["sh", "-c", "curl -H X-Api-Key:*** x"]),
     _args(
         "shell lines",
         ["sh", "-c", f"train --token \\\n  {SECRET} --lr 1"],
@@ -278,4 +282,7 @@ INNOCENT: list[Any] = [
     "python -c 'tok = tokenizer.encode(x); print(tok)'",
     "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
     "{not json",
+    "registry.example/team/api-token:1.2.3 auth-key:latest token:8080",
+    "registry.example/team/api-token:9f8e7d6c5b4a3f2e1d0c",
+    "https://host:8443/token:abc s3://bucket/key:1",
 ]

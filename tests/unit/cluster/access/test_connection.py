@@ -29,6 +29,7 @@ from tests.cluster.pki import Authority
 from tests.unit.cluster.api_server import ApiServer, kubeconfig, ok, status
 
 SECRET = "hush-hush"
+TOKEN = "sha256~Xk29dLq0vRt7mPz4WcB8nHs3"
 
 
 @pytest.fixture(autouse=True)
@@ -223,6 +224,8 @@ CONFIG = kubeconfig("https://server", token=SECRET)
         ({"kube_config": f"token: {SECRET}: ]"}, "kube_config: it is neither a JSON nor a YAML object"),
         ({"kube_config": SECRET}, "kube_config: it is neither a JSON nor a YAML object"),
         ({"kube_config": CONFIG, "cluster_context": "y"}, "cluster_context: there is no context 'y' .* contexts: 'x'"),
+        ({"kube_config_path": TOKEN}, "kube_config_path: cannot read a text of 31 characters: No such file"),
+        ({"kube_config": CONFIG, "cluster_context": TOKEN}, "there is no context 'a text of 31 characters'"),
         (
             {"kube_config": CONFIG.replace('"current-context": "x"', '"k": 1')},
             "current-context is not set; contexts: 'x'",
