@@ -14,16 +14,43 @@ def check_names(task: Any, fields: Collection[str]) -> None:
     :raises SpecError: one has a value that it cannot have.
     """
     from airflow_trainer_provider.hooks.backends import DEFAULT_CONNECTION
-    from airflow_trainer_provider.operators.hidden_fields import given
-    from airflow_trainer_provider.spec import parse_field
-    from airflow_trainer_provider.spec.values.names import ConnectionId, Namespace, ObjectName
-    from airflow_trainer_provider.spec.values.words import Text
 
-    kinds = {"name": ObjectName, "namespace": Namespace, "kubernetes_conn_id": ConnectionId}
     defaults = {"kubernetes_conn_id": DEFAULT_CONNECTION}
     for field in fields:
-        value = parse_field(field, kinds.get(field, Text), given(getattr(task, field)))
+        value = _parsed(task, field)
         setattr(task, field, defaults.get(field) if value is None else value)
+
+
+def valid_names(task: Any, fields: Collection[str]) -> dict[str, str]:
+    """The values of those fields that name something, and have a value that they can have.
+
+    :param task: an operator or a sensor, whose fields are rendered.
+    :param fields: of the task.
+    """
+    from airflow_trainer_provider.errors import SpecError
+    from airflow_trainer_provider.hooks.backends import check_backend
+
+    names = {}
+    for field in {"name", "selector", "backend", "namespace", "kubernetes_conn_id"}.intersection(fields):
+        try:
+            value = _parsed(task, field)
+            if value and field == "backend":
+                check_backend(field, value)
+        except SpecError:
+            continue
+        if value:
+            names[field] = value
+    return names
+
+
+def _parsed(task: Any, field: str) -> Any:
+    from airflow_trainer_provider.operators.hidden_fields import given
+    from airflow_trainer_provider.spec import parse_field
+    from airflow_trainer_provider.spec.values.names import ConnectionId, Namespace, ObjectName, Selector
+    from airflow_trainer_provider.spec.values.words import Text
+
+    kinds = {"name": ObjectName, "namespace": Namespace, "kubernetes_conn_id": ConnectionId, "selector": Selector}
+    return parse_field(field, kinds.get(field, Text), given(getattr(task, field)))
 
 
 def refuse_misplaced(arguments: Mapping[str, Any]) -> None:

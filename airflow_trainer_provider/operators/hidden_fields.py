@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+_PACKAGE = "airflow_trainer_provider."
+
+
 class _Hidden:
     """A value that is stored and printed with its secrets masked."""
 
@@ -65,27 +68,33 @@ class HidesSecrets(BaseOperator):
         # The one place that mapped and unmapped tasks both come through once their fields are rendered.
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is self:
-            hide_secrets(self, self.template_fields, (self.dag_id, self.task_id))
+            # A subclass uses its own fields as they are.
+            own = next(each for each in type(self).__mro__ if each.__module__.startswith(_PACKAGE))
+            hide_secrets(self, own.template_fields, (self.dag_id, self.task_id))  # type: ignore[attr-defined]
 
 
-def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[Any], other: Any = None) -> None:
+def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str], other: Any = None) -> None:
     """Hide the secrets in an operator's rendered fields, and register them with Airflow's masker for the task's log.
+
+    Valid names stay readable, such as a namespace that resembles a token: the listener that ends the job of a killed
+    task reads from the stored fields where it is. What else is in a field for a name is refused before a job starts.
 
     :param operator: the operator.
     :param fields: the names of the fields that can contain a secret.
-    :param plain: names that stay readable in what Airflow stores: a secret that is a part of one is not registered,
-        unless the name itself is a text with a secret in it.
+    :param plain: further names that stay readable in what Airflow stores: a secret that is a part of one is not
+        registered.
     :param other: whose secrets are registered too: what the job has, and the operator's fields do not show.
     """
     from airflow.sdk.log import mask_secret
 
+    from airflow_trainer_provider.operators.fields import valid_names
     from airflow_trainer_provider.text.mask import distinct_parts
     from airflow_trainer_provider.text.redaction import secrets_in
 
-    values = {field: given(getattr(operator, field)) for field in fields}
+    names = valid_names(operator, fields)
+    values = {field: given(getattr(operator, field)) for field in fields if field not in names}
     known = {part for secret in secrets_in([values, other]) for part in distinct_parts(secret)}
-    readable = [name for name in map(given, plain) if isinstance(name, str) and not secrets_in(name)]
-    known = {secret for secret in known if not any(secret in name for name in readable)}
+    known = {secret for secret in known if not any(secret in name for name in (*plain, *names.values()))}
     if known:
         mask_secret([*sorted(known)])
     for field, value in values.items():

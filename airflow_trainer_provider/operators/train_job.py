@@ -240,7 +240,7 @@ class TrainJobOperator(BaseOperator):
         # Not at the module's top: every DAG file that uses the operator would pay for it at each parse.
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
-        return TrainerHook(self.backend, self.kubernetes_conn_id, self.namespace)
+        return TrainerHook(*(given(getattr(self, field)) for field in _PLACE))
 
     def execute(self, context: Context) -> Any:
         """Start or adopt the job, and wait for it here or in the triggerer."""
@@ -623,9 +623,8 @@ class TrainJobOperator(BaseOperator):
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is self:
             self.rendered_job = self._rendered_or_reason(context)
-            # The name of a Secret is none, though it is the value of a field that is called so. The listener that ends
-            # the job of a killed task reads _PLACE from the stored fields.
-            names = (*(getattr(self, field) for field in _PLACE), self.dag_id, self.task_id, *self._secrets)
+            # The name of a Secret is none, though it is the value of a field that is called so.
+            names = (self.dag_id, self.task_id, *self._secrets)
             hide_secrets(self, (*SPEC_FIELDS, "presets", "manifest", *_PLACE), names, self._asked)
 
     def _rendered_or_reason(self, context: Context) -> str:

@@ -16,7 +16,7 @@ import yaml
 
 from airflow_trainer_provider.text.secret_names import REFERENCES, Grade, grade
 from airflow_trainer_provider.text.secret_text import mask_message, mask_named, mask_shapes, mask_value
-from airflow_trainer_provider.text.secret_values import MASK, can_be_secret, is_secret
+from airflow_trainer_provider.text.secret_values import MASK, can_be_secret, is_secret, looks_random
 
 #: The fields that hold the name, in an element of a list of variables.
 _NAMES = ("name", "Name", "key", "Key")
@@ -52,6 +52,14 @@ def redacted_text(text: str) -> str:
     """
     found = _Redaction()
     return mask_message(mask_shapes(text, found.hide), found.hide)
+
+
+def is_token(text: str) -> bool:
+    """Whether a text is a token with a well-known form, and not a name that begins like one.
+
+    :param text: any text.
+    """
+    return looks_random(text) and redacted_text(text) == MASK
 
 
 def redacted_lines(lines: Iterable[str]) -> tuple[str, ...]:

@@ -74,8 +74,10 @@ _OF_LINE = _named(
 )
 _OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,}][^\n,}]*")
 _OF_HEADER = _named(rf"[\"']{_NAME}:[ \t]*", r"[^\s\"'\\][^\n\"'\\]*")
-#: NAME:VALUE without a space, which is also how an image and its tag are written.
-_TIGHT = _named(rf"(?<![\w./:@-]){_NAME}:(?=\S)", r"(?:[^\s&;|\"'`<>\\,}]|,(?![A-Za-z_][\w.-]*:))+")
+#: NAME:VALUE without a space. An image and its version, a port and a path, a time, and a mount are written so too.
+_TIGHT = _named(
+    rf"(?<![\w./:@-]){_NAME}:(?!v?\d+\.\d+\.|\d{{1,5}}/|\d{{4}}-\d\d-\d\dT|/\w+/)(?=\S)", r"[^\s&;|\"'`<>\\,}]+"
+)
 #: With each pattern, text without which it cannot match.
 _PAIRS = (
     ("alue", _OF_VARIABLE),
@@ -187,7 +189,9 @@ def _pair(found: re.Match[str], hide: Hide) -> str:
 
 
 def _random_pair(found: re.Match[str], hide: Hide) -> str:
-    return _pair(found, hide) if looks_random(found["value"].rstrip(_TRAILING)) else found[0]
+    value = found["value"].rstrip(_TRAILING)
+    quote = re.match(_MARK, value)
+    return _pair(found, hide) if looks_random(value[quote.end() : -quote.end()] if quote else value) else found[0]
 
 
 def _masked(value: str, hide: Hide) -> str:

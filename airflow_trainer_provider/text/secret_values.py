@@ -21,7 +21,7 @@ _PATH = re.compile(
     r"(/[\w.@+-]+)+/?"
 )
 #: Words and a number: a column, a model, a version.
-_WORDS = re.compile(r"[A-Za-z][a-z]*(?:[ _./-][A-Za-z]?[a-z]+)*[ _./-]?\d{0,4}")
+_WORDS = re.compile(r"[A-Za-z][a-z]*(?:[ _./-][A-Z]?[a-z]+)*[ _./-]?\d{0,4}")
 _HEX = re.compile(r"[0-9a-f]{32,}", re.IGNORECASE)
 _RUN = re.compile(r"(?P<lower>[A-Z]?[a-z]+)|(?P<upper>[A-Z]+)|(?P<digits>\d+)")
 _KEY = re.compile(r"[\w.+/=~:-]{8,}")

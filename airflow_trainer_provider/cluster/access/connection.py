@@ -122,7 +122,7 @@ class _Fields:
 
     def _wrong(self, name: str, value: Any, allowed: str) -> BackendUnavailable:
         return BackendUnavailable(
-            f"Connection {self._id!r}: field {name} is {shown(value)!r}; allowed: {allowed}. Correct the connection."
+            f"Connection {self._id!r}: field {name} is {_shown(value)!r}; allowed: {allowed}. Correct the connection."
         )
 
 
@@ -130,13 +130,10 @@ def _is_document(text: str) -> bool:
     return "\n" in text or text.startswith("{")
 
 
-def shown(value: Any) -> Any:
-    """A field's value for an error message, unless it can be a kubeconfig or a credential in the wrong field.
-
-    :param value: of the field.
-    """
+def _shown(value: Any) -> Any:
+    """A field's value for an error message, unless it can be a kubeconfig or a credential in the wrong field."""
     if isinstance(value, list):
-        return [shown(each) for each in value]
+        return [_shown(each) for each in value]
     if isinstance(value, Mapping):
         return f"a {type(value).__name__}"
     if isinstance(value, str) and (_is_document(value) or len(value) > _LONGEST_WORD or looks_random(value)):

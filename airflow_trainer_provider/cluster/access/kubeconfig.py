@@ -5,17 +5,22 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from airflow_trainer_provider.cluster.access.connection import ClusterConnection, shown
+from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.errors import BackendUnavailable
+from airflow_trainer_provider.text.secret_values import looks_random
 
 #: Entries whose value is a file, for clusters and for users.
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key", "tokenFile")}
+#: What separates the words of a path and of a context's name; and the least length of a word that can be a credential.
+_NO_WORD = re.compile(r"[^A-Za-z0-9]+")
+_LONG_WORD = 12
 
 
 class Kubeconfig:
@@ -95,7 +100,7 @@ class Kubeconfig:
             return [(path.absolute(), path.read_text()) for path in paths]
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            name = _shown_path(getattr(error, "filename", None) or paths[0])
+            name = _shown(str(getattr(error, "filename", None) or paths[0]))
             raise self._wrong(
                 f"{self._field}: cannot read {name}: {reason}",
                 "Each worker and triggerer needs the file, readable to Airflow's user",
@@ -153,7 +158,7 @@ class Kubeconfig:
         context = _first(merged["contexts"], wanted)
         if context is None:
             raise self._wrong(
-                f"{source}: there is no context {shown(wanted)!r} in the kubeconfig; contexts: {names}",
+                f"{source}: there is no context {_shown(wanted)!r} in the kubeconfig; contexts: {names}",
                 "Name one of them in cluster_context",
             )
         return wanted, context
@@ -226,9 +231,13 @@ class Kubeconfig:
         return BackendUnavailable(f"Connection {self._connection.id!r}: {what}. {way_out}.")
 
 
-def _shown_path(path: str | Path) -> str:
-    # A credential in the wrong field reads as the name of a file in the current folder.
-    return str(path) if "/" in str(path) else str(shown(str(path)))
+def _shown(name: str) -> str:
+    """The name of a file or of a context, unless it can be a credential in the wrong field.
+
+    A credential has long words that look random. The names that clouds give to contexts consist of short ones.
+    """
+    is_credential = any(len(word) >= _LONG_WORD and looks_random(word) for word in _NO_WORD.split(name))
+    return f"a text of {len(name)} characters" if is_credential else name
 
 
 def default_paths() -> list[Path]:

@@ -9,12 +9,15 @@ from pydantic import AfterValidator
 
 from airflow_trainer_provider.spec.values.base import wrong
 from airflow_trainer_provider.spec.values.words import Text
+from airflow_trainer_provider.text.redaction import is_token
 
 _JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_SUBDOMAIN = 253
-_CONNECTION_ID = re.compile(r"[^\r\n]{1,250}")
+_CONNECTION_ID = re.compile(r"[^\s=\"'{}]{1,250}")
+_SELECTOR = re.compile(r"[\w.\-/=!<>,()\s]+", re.ASCII)
+_NO_WORD = re.compile(r"[^\w.\-]+")
 
 
 def is_label(text: str) -> bool:
@@ -66,13 +69,22 @@ def _queue_name(value: str) -> str:
 
 def _connection_id(value: str) -> str:
     # Airflow's own pattern has changed between versions: only what no version can mean is refused.
-    if not _CONNECTION_ID.fullmatch(value):
-        raise wrong("the ID of a connection: at most 250 characters, without a line break", "Name a connection.")
+    if not _CONNECTION_ID.fullmatch(value) or is_token(value):
+        allowed = "the ID of a connection: at most 250 characters without spaces, '=', quotation marks and braces"
+        raise wrong(allowed, "Name a connection; credentials belong in it.")
+    return value
+
+
+def _selector(value: str) -> str:
+    if not _SELECTOR.fullmatch(value) or any(is_token(word) for word in _NO_WORD.split(value)):
+        raise wrong("a label selector of Kubernetes, such as app=train,team in (a, b)", "Write labels alone.")
     return value
 
 
 #: The ID of a connection of Airflow.
 ConnectionId = Annotated[Text, AfterValidator(_connection_id)]
+#: A label selector of Kubernetes.
+Selector = Annotated[Text, AfterValidator(_selector)]
 #: The readable part of a job's name.
 JobName = Annotated[Text, AfterValidator(_job_name)]
 #: A namespace: a DNS label.

@@ -24,6 +24,7 @@ from airflow_trainer_provider.kinds.base import Facts
 from airflow_trainer_provider.kinds.objects.pod_secrets import pod_secrets
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.operators.clean_up import CleanUpTrainJobsOperator
+from airflow_trainer_provider.operators.fields import valid_names
 from airflow_trainer_provider.operators.hidden_fields import given
 from airflow_trainer_provider.operators.lifecycle import DeleteTrainJobOperator
 from airflow_trainer_provider.operators.outcome import hand_on
@@ -281,6 +282,68 @@ def test_a_kubeconfig_is_refused_and_hidden_in_what_waits_for_jobs_and_manages_t
     assert field in str(refused.value)
     assert SECRET not in str(refused.value)
     assert SECRET not in redact(f"a line with {SECRET}")
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("namespace", "sk-proj-ml-training"),
+        ("namespace", "sk-a1b2c3d4e5f6g7h8"),
+        ("kubernetes_conn_id", "hf_gpucluster01"),
+        ("kubernetes_conn_id", "npm_buildcluster2"),
+    ],
+)
+def test_a_name_that_begins_like_a_token_is_stored_as_it_is(context, field, name):
+    """The listener reads from the stored fields where the job of a killed task is."""
+    reset_secrets_masker()
+    task = _rendered(context, "native", {field: name})
+
+    assert _serialize_rendered_fields(task)[field] == name
+    assert redact(f"s3://bucket/{name}/model") == f"s3://bucket/{name}/model"
+
+
+@pytest.mark.parametrize("value", [KUBECONFIG, "ghp_Xk29dLq0vRt7mPz4WcB8nHs3"])
+@pytest.mark.parametrize("field", ["selector", "kubernetes_conn_id"])
+def test_a_deferred_sensor_hands_no_secret_to_its_trigger(context, field, value):
+    reset_secrets_masker()
+    with DAG("d", schedule=None):
+        task = TrainJobSensor(task_id="t", deferrable=True, **{"selector": "app=train", field: value})
+    task.render_template_fields(context)
+
+    with pytest.raises(AirflowFailException) as refused:
+        task.execute(context)
+
+    assert field in str(refused.value)
+    assert SECRET not in str(refused.value)
+    assert value not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["app=train", "app in (a, b),\n!c", "a==b, c != d, e > 3", "example.com/team=x.y_z", "auth-key=x9f8e7d6c5"],
+)
+def test_a_label_selector_is_no_secret(context, selector):
+    with DAG("d", schedule=None):
+        task = TrainJobSensor(task_id="t", selector=selector)
+    task.render_template_fields(context)
+
+    assert valid_names(task, task.template_fields)["selector"] == selector
+    assert type(task.selector) is str
+
+
+def test_a_subclass_uses_its_own_fields_as_they_are(context):
+    class Reporting(TrainJobSensor):
+        template_fields = (*TrainJobSensor.template_fields, "webhook")
+
+        def __init__(self, *, webhook, **kwargs):
+            super().__init__(**kwargs)
+            self.webhook = webhook
+
+    with DAG("d", schedule=None):
+        task = Reporting(task_id="t", name="j", webhook={"password": SECRET})
+    task.render_template_fields(context)
+
+    assert json.loads(json.dumps(task.webhook)) == {"password": SECRET}
 
 
 def test_a_tuple_is_hidden_and_used_unchanged(rendered):

@@ -172,6 +172,8 @@ SHAPES = [
         ["sh", "-c", "curl -H 'Authorization: Bearer ***' -H 'X-Api-Key: ***' x"],
     ),
     _env("TIGHT", f"api_key:{SECRET}", "api_key:***"),
+    _env("TIGHT_QUOTED", f'api_key:"{SECRET}"', 'api_key:"***"'),
+    _env("TIGHT_LIST", f"api_key:{SECRET},region=eu", "api_key:***,region=eu"),
     _env("TIGHT_LINE", f"a: 1\nclient-key-data:{SECRET}", "a: 1\nclient-key-data:***"),
     _env("TIGHT_FLOW", f"{{user:u,password:{SECRET},lr:0.1}}", "{user:u,password:***,lr:0.1}"),
     _args("tight", ["sh", "-c", f"curl -H X-Api-Key:{SECRET} x"], ["sh", "-c", "curl -H X-Api-Key:*** x"]),
@@ -284,5 +286,7 @@ INNOCENT: list[Any] = [
     "{not json",
     "registry.example/team/api-token:1.2.3 auth-key:latest token:8080",
     "registry.example/team/api-token:9f8e7d6c5b4a3f2e1d0c",
+    "auth:1.2.3-a1b2c3d auth:v2.1.0-rc1 token:10.0.0.12:8443 redis-auth:6379/db0",
+    "last-auth:2024-01-01T12:00:00Z -v my-secret:/etc/X2:ro",
     "https://host:8443/token:abc s3://bucket/key:1",
 ]

@@ -225,7 +225,18 @@ CONFIG = kubeconfig("https://server", token=SECRET)
         ({"kube_config": SECRET}, "kube_config: it is neither a JSON nor a YAML object"),
         ({"kube_config": CONFIG, "cluster_context": "y"}, "cluster_context: there is no context 'y' .* contexts: 'x'"),
         ({"kube_config_path": TOKEN}, "kube_config_path: cannot read a text of 31 characters: No such file"),
+        (
+            {"kube_config_path": "wJalrXUtnFEMI/K7MDENG/bPxRfiCY"},
+            "kube_config_path: cannot read a text of 30 characters",
+        ),
         ({"kube_config": CONFIG, "cluster_context": TOKEN}, "there is no context 'a text of 31 characters'"),
+        *(
+            ({"kube_config": CONFIG, "cluster_context": name}, f"there is no context '{name}'")
+            for name in (
+                "gke_my-project-123_us-central1-a_prod",
+                "arn:aws:eks:us-east-1:123456789012:cluster/prod-eu1-gpu2",
+            )
+        ),
         (
             {"kube_config": CONFIG.replace('"current-context": "x"', '"k": 1')},
             "current-context is not set; contexts: 'x'",
