@@ -10,8 +10,10 @@ from typing import Any
 
 import sqlalchemy
 from airflow.models.dag import DagModel
+from airflow.models.dag_version import DagVersion
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 
@@ -22,6 +24,9 @@ _FRAMEWORKS = {"pytorch": "trainer", "tensorflow": "training-operator", "mpi": "
 _REPLICAS = 4
 _POINTS = 250
 _AT_ONCE = 500
+_TASKS = 50
+#: What Airflow keeps of any task.
+_OPERATOR = {"_task_module": "team.operators", "task_type": "PreparingOperator", "doc_md": "What it does. " * 50}
 #: What a job of a kind is: Airflow's state of its task, its phase, and the days since which it is over, at most.
 _KINDS = {
     "running": ("deferred", "running", 0.0),
@@ -41,6 +46,8 @@ def fill(connection: sqlalchemy.Connection, jobs: dict[str, int]) -> None:
     choose = random.Random(5)
     _insert(connection, DagBundleModel, iter([{"name": _BUNDLE}]))
     _insert(connection, DagModel, (_dag(number) for number in range(DAGS)))
+    _insert(connection, DagVersion, (_version(number) for number in range(DAGS)))
+    _insert(connection, SerializedDagModel, (_serialized(number) for number in range(DAGS)))
     kinds = [kind for kind, count in jobs.items() for _ in range(count)]
     choose.shuffle(kinds)
     places = list(enumerate(kinds, 1))
@@ -80,6 +87,25 @@ def _dag(number: int) -> dict[str, Any]:
     }
 
 
+def _version(number: int) -> dict[str, Any]:
+    times = {"created_at": NOW, "last_updated": NOW}
+    return {"id": _version_id(number), "dag_id": _names(number)["dag_id"], "version_number": 1, **times}
+
+
+def _version_id(number: int) -> uuid.UUID:
+    return uuid.UUID(int=number % DAGS + 1)
+
+
+def _serialized(number: int) -> dict[str, Any]:
+    """A DAG as Airflow keeps it: a training, and as many other tasks as a DAG of some size has."""
+    others = [{"task_id": f"prepare_{each}", "template_fields": ["bash_command", "env"]} for each in range(_TASKS)]
+    tasks = [{"task_id": "prepare"}, {"task_id": "train", "template_fields": ["args", "rendered_job"]}, *others]
+    data = {"dag": {"tasks": [{"__type": "operator", "__var": {**_OPERATOR, **task}} for task in tasks]}}
+    version = {"dag_version_id": _version_id(number), "dag_hash": str(number)}
+    names = {"id": uuid.UUID(int=number + 1), "dag_id": _names(number)["dag_id"]}
+    return {**names, **version, "data": data, "created_at": NOW, "last_updated": NOW}
+
+
 def _run(number: int, kind: str, choose: random.Random) -> dict[str, Any]:
     return {
         "id": number,
@@ -104,6 +130,7 @@ def _tasks(number: int, kind: str, choose: random.Random) -> Iterator[dict[str, 
             **_names(number),
             "task_id": task_id,
             "map_index": -1,
+            "dag_version_id": _version_id(number),
             "state": of_task,
             "try_number": 1,
             "max_tries": 3,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.plugins.declared import OURS, declared_tasks
 from airflow_trainer_provider.plugins.endings import EndedRun, EndedTask, Request
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The operator's template field that no other operator has.
-OURS = "rendered_job"
 #: Task id and map index.
 Place = tuple[str, int]
 
@@ -202,20 +201,6 @@ class _Traces:
         if self._declared is None:
             self._declared = declared_tasks(self._session, self._dag_id)
         return self._declared
-
-
-def declared_tasks(session: Session, dag_id: str) -> frozenset[str]:
-    """The tasks of a DAG whose operator is one of ours, in its latest version.
-
-    :param session: of the database.
-    :param dag_id: the DAG.
-    """
-    from airflow.models.serialized_dag import SerializedDagModel
-
-    found = SerializedDagModel.get(dag_id, session=session)
-    dag = ((found.data if found else None) or {}).get("dag") or {}
-    tasks = [task.get("__var") or {} for task in dag.get("tasks") or ()]
-    return frozenset(str(task.get("task_id")) for task in tasks if OURS in (task.get("template_fields") or ()))
 
 
 def _handle(value: Any) -> JobHandle | None:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from airflow.jobs.job import Job
 from airflow.models.dagrun import DagRun
-from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
 from airflow.models.taskinstance import TaskInstance as TI
 from airflow.models.taskinstancehistory import TaskInstanceHistory as History
 from airflow.models.trigger import Trigger
 from airflow.models.xcom import XComModel as XCom
 from airflow.utils.session import create_session
-from sqlalchemy import Text, and_, cast, func, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import aliased
 
-from airflow_trainer_provider.plugins.traces import OURS, declared_tasks
+from airflow_trainer_provider.plugins.declared import Version, declared_in
 from airflow_trainer_provider.plugins.view.model.records import EarlierRun, TaskRecords, TryRecord
 
 if TYPE_CHECKING:
@@ -60,12 +59,11 @@ def _read(session: Session, key: TaskKey, earlier: int) -> TaskRecords | None:
     row = session.execute(select_tasks().where(*_is(TI, key))).first()
     if row is None:
         return None
-    xcoms = _xcoms(session, key)
     return records_of(
         key,
         row,
-        xcoms,
-        is_training=_is_training(session, key, xcoms),
+        _xcoms(session, key),
+        declared_of(session, [row]),
         before=_earlier_tries(session, key, row.try_number),
         earlier=_earlier_runs(session, key, row.start_date, earlier) if earlier else (),
     )
@@ -78,6 +76,8 @@ def select_tasks(*columns: Any) -> Select[Any]:
     """
     return (
         select(
+            TI.dag_id,
+            TI.dag_version_id,
             TI.state,
             TI.try_number,
             TI.max_tries,
@@ -93,12 +93,21 @@ def select_tasks(*columns: Any) -> Select[Any]:
     )
 
 
+def declared_of(session: Session, rows: Iterable[Any]) -> Mapping[Version, frozenset[str]]:
+    """The provider's tasks in the versions of the DAGs that some task instances have.
+
+    :param session: of the database.
+    :param rows: with the DAG and its version, as those of :func:`select_tasks`.
+    """
+    return declared_in(session, ((row.dag_id, row.dag_version_id) for row in rows))
+
+
 def records_of(
     key: TaskKey,
     row: Row[Any],
     xcoms: Mapping[str, Any],
+    declared: Mapping[Version, frozenset[str]],
     *,
-    is_training: bool = True,
     before: Iterable[TryRecord] = (),
     earlier: Iterable[EarlierRun] = (),
 ) -> TaskRecords:
@@ -106,12 +115,13 @@ def records_of(
 
     :param key: the task instance.
     :param row: of :func:`select_tasks`.
-    :param xcoms: what it has in XCom, by key.
-    :param is_training: whether its operator is one of the provider's.
+    :param xcoms: what it has in XCom, by key; that of another operator's task says nothing of a job.
+    :param declared: of :func:`declared_of`, for this row at least.
     :param before: its tries before the latest.
     :param earlier: runs in which it succeeded before, the latest first.
     """
     is_deferred = row.state == "deferred"
+    is_training = key.task_id in declared[row.dag_id, row.dag_version_id]
     return TaskRecords(
         *key,
         is_training=is_training,
@@ -119,7 +129,7 @@ def records_of(
         try_number=row.try_number,
         max_tries=row.max_tries,
         tries=(*before, TryRecord(row.try_number, row.state, row.start_date, row.end_date)),
-        xcoms=xcoms,
+        xcoms=xcoms if is_training else {},
         waiter="triggerer" if is_deferred else "worker",
         waiter_seen_at=row.triggerer_seen_at if is_deferred else row.last_heartbeat_at,
         earlier=tuple(earlier),
@@ -189,15 +199,6 @@ def _value(value: Any) -> Any:
         return value
 
 
-def _is_training(session: Session, key: TaskKey, xcoms: Mapping[str, Any]) -> bool:
-    if "request" in xcoms:
-        return True
-    is_ours = cast(Rendered.rendered_fields, Text).contains(f'"{OURS}"', autoescape=True)
-    if session.execute(select(Rendered.task_id).where(*_is(Rendered, key), is_ours)).first():
-        return True
-    return key.task_id in declared_tasks(session, key.dag_id)
-
-
 def _earlier_tries(session: Session, key: TaskKey, latest: int) -> Iterable[TryRecord]:
     query = (
         select(History.try_number, History.state, History.start_date, History.end_date)
@@ -210,8 +211,9 @@ def _earlier_tries(session: Session, key: TaskKey, latest: int) -> Iterable[TryR
 def _earlier_runs(session: Session, key: TaskKey, before: datetime | None, most: int) -> Iterable[EarlierRun]:
     """The last runs in which the task succeeded, with what they left; the curves of the latest one alone."""
     same = (TI.dag_id == key.dag_id, TI.task_id == key.task_id, TI.map_index == key.map_index)
+    of_task = (TI.dag_id, TI.dag_version_id, TI.run_id, TI.start_date, TI.end_date)
     query = (
-        select(TI.run_id, TI.start_date, TI.end_date, DagRun.logical_date, DagRun.run_after)
+        select(*of_task, DagRun.logical_date, DagRun.run_after)
         .join(DagRun, and_(DagRun.dag_id == TI.dag_id, DagRun.run_id == TI.run_id))
         .where(*same, TI.state == "success", TI.run_id != key.run_id)
         .order_by(TI.end_date.desc())
@@ -219,7 +221,10 @@ def _earlier_runs(session: Session, key: TaskKey, before: datetime | None, most:
     )
     if before is not None:
         query = query.where(TI.end_date < before)
-    runs = session.execute(query).all()
+    found = session.execute(query).all()
+    declared = declared_of(session, found)
+    # In an earlier version the task may have had another operator.
+    runs = [run for run in found if key.task_id in declared[run.dag_id, run.dag_version_id]]
     if not runs:
         return []
     left = _xcoms_of_runs(session, key, [run.run_id for run in runs])

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from airflow.models.dag_version import DagVersion
 from airflow.models.dagrun import DagRun
 from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
 from airflow.models.taskinstance import TaskInstance as TI
 from airflow.models.xcom import XComModel as XCom
 from airflow.utils.session import create_session
-from sqlalchemy import and_, select
+from sqlalchemy import and_, func, select
 
-from airflow_trainer_provider.plugins.traces import declared_tasks
+from airflow_trainer_provider.plugins.declared import declared_in, declared_tasks
 from airflow_trainer_provider.plugins.view.dag.records import DagRecords, RunRecord
 from airflow_trainer_provider.plugins.view.database import (
     STATE_KEYS,
     TaskKey,
+    declared_of,
     records_of,
     select_tasks,
     select_xcoms,
     xcoms_by,
 )
+from airflow_trainer_provider.plugins.view.model.records import TaskRecords
 from airflow_trainer_provider.plugins.view.model.values import mapping
 
 if TYPE_CHECKING:
@@ -67,9 +70,31 @@ def read_progress(dag_id: str, task_id: str, runs: Sequence[RunKey]) -> list[Map
 
 
 def _training_tasks(session: Session, dag_id: str) -> tuple[str, ...]:
-    """Those of the DAG's latest version, and those that have asked for a job."""
+    """Those of the DAG's latest version, and those of earlier ones that have asked for a job."""
+    declared = declared_tasks(session, dag_id)
     seen = select(XCom.task_id).where(XCom.dag_id == dag_id, XCom.key == "request").distinct()
-    return tuple(sorted({*declared_tasks(session, dag_id), *session.scalars(seen)}))
+    others = set(session.scalars(seen)) - declared
+    return tuple(sorted(declared | _declared_before(session, dag_id, others)))
+
+
+def _declared_before(session: Session, dag_id: str, task_ids: Collection[str]) -> Set[str]:
+    """Those tasks that were declared in the latest version of the DAG in which they ran."""
+    if not task_ids:
+        return set()
+    number = func.max(DagVersion.version_number)
+    latest = (
+        select(TI.task_id, number.label("number"))
+        .join(DagVersion, DagVersion.id == TI.dag_version_id)
+        .where(TI.dag_id == dag_id, TI.task_id.in_(task_ids))
+        .group_by(TI.task_id)
+        .subquery()
+    )
+    query = select(latest.c.task_id, DagVersion.id).where(
+        DagVersion.dag_id == dag_id, DagVersion.version_number == latest.c.number
+    )
+    rows = session.execute(query).all()
+    declared = declared_in(session, ((dag_id, row.id) for row in rows))
+    return {row.task_id for row in rows if row.task_id in declared[dag_id, row.id]}
 
 
 def _runs(session: Session, dag_id: str, task_id: str, limit: int) -> list[RunRecord]:
@@ -86,15 +111,19 @@ def _runs(session: Session, dag_id: str, task_id: str, limit: int) -> list[RunRe
     # The curves have a request of their own.
     xcoms = _xcoms(session, dag_id, task_id, keys, STATE_KEYS)
     fields = _fields(session, dag_id, task_id, keys)
-    return [
-        _run(TaskKey(dag_id, row.run_id, task_id, row.map_index), row, xcoms.get(key, {}), fields.get(key, {}))
-        for key, row in zip(keys, rows, strict=True)
-    ]
+    declared = declared_of(session, rows)
+    runs = []
+    for key, row in zip(keys, rows, strict=True):
+        records = records_of(TaskKey(dag_id, row.run_id, task_id, row.map_index), row, xcoms.get(key, {}), declared)
+        # In an earlier version the task may have had another operator.
+        if records.is_training:
+            runs.append(_run(records, row, fields.get(key, {})))
+    return runs
 
 
-def _run(key: TaskKey, row: Row[Any], xcoms: Mapping[str, Any], fields: Mapping[str, Any]) -> RunRecord:
-    label = None if key.map_index < 0 else row.map_label or str(key.map_index)
-    return RunRecord(records_of(key, row, xcoms), row.logical_date or row.run_after, label, fields)
+def _run(records: TaskRecords, row: Row[Any], fields: Mapping[str, Any]) -> RunRecord:
+    label = None if records.map_index < 0 else row.map_label or str(records.map_index)
+    return RunRecord(records, row.logical_date or row.run_after, label, fields)
 
 
 def _xcoms(

@@ -16,6 +16,7 @@ from sqlalchemy.orm import aliased
 from airflow_trainer_provider.plugins.view.database import (
     STATE_KEYS,
     TaskKey,
+    declared_of,
     records_of,
     select_tasks,
     select_xcoms,
@@ -47,7 +48,7 @@ class StoredTask(NamedTuple):
 
 
 def read_versions(since: datetime, settled: datetime) -> dict[str, str]:
-    """The task instances that have asked for a job: id -> a text that is another once anything of it has changed.
+    """The task instances that may have asked for a job: id -> a text that is another once anything of it has changed.
 
     Blocks while the database answers.
 
@@ -98,13 +99,15 @@ def read_tasks(ids: Sequence[str], keys: Collection[str]) -> Iterator[StoredTask
 def _read_some(session: Session, ids: Sequence[Any], keys: Collection[str]) -> Iterator[StoredTask]:
     xcoms = _xcoms(session, ids, keys)
     query = (
-        select_tasks(_ID, TI.dag_id, TI.run_id, TI.task_id, TI.map_index, DagModel.owners)
+        select_tasks(_ID, TI.run_id, TI.task_id, TI.map_index, DagModel.owners)
         .outerjoin(DagModel, DagModel.dag_id == TI.dag_id)
         .where(TI.id.in_(ids))
     )
-    for row in session.execute(query):
+    rows = session.execute(query).all()
+    declared = declared_of(session, rows)
+    for row in rows:
         key = TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
-        yield StoredTask(row.id, row.owners or "", records_of(key, row, xcoms.get(row.id, {})))
+        yield StoredTask(row.id, row.owners or "", records_of(key, row, xcoms.get(row.id, {}), declared))
 
 
 def _xcoms(session: Session, ids: Iterable[Any], keys: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import DAG, Context, task
 
 from airflow_trainer_provider import TrainJobOperator
 from airflow_trainer_provider.job.handle import JobHandle
@@ -67,6 +67,17 @@ def replica(index: int, began: datetime) -> ReplicaStatus:
     return ReplicaStatus(**fields, **started)
 
 
+class LargeJob(TrainJobOperator):
+    """Writes the XComs of such a job, and starts none: this machine has no room for one."""
+
+    def execute(self, context: Context) -> None:
+        for key, value in large_job().items():
+            context["ti"].xcom_push(key, value)
+        folder = Path(context["params"]["folder"])
+        while not (folder / "go").exists():
+            time.sleep(0.5)
+
+
 with DAG("training_followed", schedule=None, params=PARAMS):
     TrainJobOperator(
         task_id="deferred",
@@ -89,13 +100,5 @@ with DAG("training_tab", schedule=None, params=PARAMS):
     def of_another_operator() -> None:
         """Trains nothing."""
 
-    @task
-    def with_200_replicas(folder: str) -> None:
-        """Write the XComs of such a job, and no job: this machine has no room for one."""
-        for key, value in large_job().items():
-            get_current_context()["ti"].xcom_push(key, value)
-        while not (Path(folder) / "go").exists():
-            time.sleep(0.5)
-
     of_another_operator()
-    with_200_replicas("{{ params.folder }}")
+    LargeJob(task_id="with_200_replicas", args=args("silent"), **JOB)

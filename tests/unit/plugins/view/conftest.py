@@ -15,9 +15,11 @@ from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleA
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.models.base import Base
 from airflow.models.dag import DagModel
+from airflow.models.dag_version import DagVersion
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
 from airflow.models.xcom import XComModel
@@ -89,8 +91,27 @@ def database(monkeypatch, tmp_path, empty):
             **{name: value for name, value in newer.items() if name in DagModel.__table__.c},
         )
 
+    def version(*trainings, dag_id="mine"):
+        """A version of a DAG, later than the others: its trainings, and a task of another operator."""
+        id = uuid.uuid4()
+        operators = [{"task_id": each, "template_fields": ["framework", "rendered_job"]} for each in trainings]
+        tasks = [{"__type": "operator", "__var": each} for each in (*operators, {"task_id": "prepare"})]
+        data, times = {"dag": {"tasks": tasks}}, {"created_at": NOW, "last_updated": NOW}
+        number = sum(of == dag_id for of in versions.values()) + 1
+        versions[id] = dag_id
+        add(DagVersion, id=id, dag_id=dag_id, version_number=number, **times)
+        add(SerializedDagModel, id=uuid.uuid4(), dag_id=dag_id, dag_hash="h", dag_version_id=id, data=data, **times)
+        return id
+
+    versions = {}
+
+    def latest(dag_id):
+        found = [id for id, of in versions.items() if of == dag_id]
+        return found[-1] if found else version("train", dag_id=dag_id)
+
     def task(state="running", run_id=RUN, try_number=1, max_tries=0, start=NOW, dag_id="mine", **times):
         columns = TaskInstance.__table__.c
+        times.setdefault("dag_version_id", latest(dag_id))
         add(
             TaskInstance,
             id=columns.id.type.python_type(str(uuid.uuid4())),
@@ -127,10 +148,11 @@ def database(monkeypatch, tmp_path, empty):
             log_template_id=1,
         )
 
-    def earlier(days, **xcoms):
+    def earlier(days, dag_version_id=None, **xcoms):
         run_id, end = f"run-{days}", NOW - timedelta(days=days)
         add_run(run_id, end)
-        task("success", run_id, start=end - timedelta(hours=1), end_date=end)
+        version = dag_version_id or latest("mine")
+        task("success", run_id, start=end - timedelta(hours=1), end_date=end, dag_version_id=version)
         for key, value in xcoms.items():
             xcom(key, value, run_id)
 
@@ -160,6 +182,8 @@ def database(monkeypatch, tmp_path, empty):
     made = {
         "add": add,
         "dag": dag,
+        "version": version,
+        "latest": latest,
         "task": task,
         "xcom": xcom,
         "earlier": earlier,

@@ -157,12 +157,13 @@ def test_a_job_on_this_machine_is_not_suspended(client, database, backend):
 
 
 def test_the_job_of_a_task_that_is_none_of_ours_is_left_alone(client, database, backend):
-    database.task(last_heartbeat_at=NOW)
-    database.xcom("job", HANDLE.to_xcom())
+    database.task(last_heartbeat_at=NOW, dag_version_id=database.version())
+    for key, value in {"job": HANDLE.to_xcom(), "request": {"gpus": 4}, "status": {"phase": "running"}}.items():
+        database.xcom(key, value)
 
     answer = client("admin").post(f"{PATH}/suspend", json=BODY)
 
-    assert answer.status_code == 409
+    assert (answer.status_code, answer.json()["detail"]) == (409, "The task runs no training.")
     assert (backend.done, database.notes()) == ([], [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -120,6 +121,7 @@ def test_as_many_earlier_runs_are_read_as_are_shown(database, statements):
     database.xcom("request", {})
     for days in (1, 2):
         database.earlier(days)
+    read_task(KEY)
     statements.clear()
 
     assert read_task(KEY).earlier == ()
@@ -127,8 +129,38 @@ def test_as_many_earlier_runs_are_read_as_are_shown(database, statements):
     assert [run.run_id for run in read_task(KEY, 1).earlier] == ["run-1"]
 
 
-def test_a_task_of_another_operator_is_no_training(database):
-    database.task()
+def test_what_a_task_of_another_operator_has_pushed_is_not_believed(database):
+    database.task(dag_version_id=database.version())
     database.xcom("job", HANDLE.to_xcom())
+    database.xcom("request", {"gpus": 4})
+
+    records = read_task(KEY)
+
+    assert (records.is_training, records.xcoms) == (False, {})
+
+
+def test_the_version_of_the_dag_that_ran_says_which_operator_the_task_had(database):
+    database.task(dag_version_id=database.version("train"))
+    database.xcom("request", {"gpus": 4})
+    database.version()
+
+    assert read_task(KEY).xcoms == {"request": {"gpus": 4}}
+
+
+@pytest.mark.parametrize("version", [None, uuid.UUID(int=7)])
+def test_where_airflow_has_no_version_of_the_run_the_latest_one_says_it(database, version):
+    database.task(dag_version_id=version)
+    database.version("train")
+    assert read_task(KEY).is_training
+
+    database.version()
 
     assert not read_task(KEY).is_training
+
+
+def test_a_run_of_another_operator_is_no_earlier_one(database):
+    database.earlier(1, dag_version_id=database.version(), return_value={"phase": "succeeded"})
+    database.earlier(2, dag_version_id=database.version("train"), return_value={"phase": "succeeded"})
+    database.task()
+
+    assert [run.run_id for run in read_task(KEY, USUAL_RUNS).earlier] == ["run-2"]

@@ -21,7 +21,9 @@ from tests.unit.plugins.view.conftest import NOW
 def add_run(database):
     """Adds a run of the DAG `mine` with a task in it."""
 
-    def add(days, state="success", task_id="train", map_index=-1, fields=None, label=None, is_new=True, **xcoms):
+    def add(days, state="success", task_id="train", map_index=-1, is_new=True, version=None, **values):
+        # Values: fields, as they were rendered; label, of the map index; and XComs.
+        fields, label, xcoms = values.pop("fields", None), values.pop("label", None), values
         run_id = f"run-{days}"
         if is_new:
             database.add(
@@ -43,6 +45,7 @@ def add_run(database):
             **place,
             state=state,
             rendered_map_index=label,
+            dag_version_id=version or database.latest("mine"),
             try_number=1,
             max_tries=0,
             start_date=NOW - timedelta(days=days),
@@ -67,9 +70,33 @@ def statements(database):
 
 
 def test_a_dag_that_has_never_trained_has_no_task(database):
-    database.task()
+    database.task(dag_version_id=database.version())
 
     assert read_dag("mine", None, 20).tasks == ()
+
+
+def test_a_task_of_another_operator_is_no_training_whatever_it_pushes(database, add_run):
+    add_run(1, version=database.version())
+
+    assert read_dag("mine", None, 20).tasks == ()
+    assert read_progress("mine", "train", [("run-1", -1)]) is None
+
+
+def test_a_task_that_the_dag_has_no_longer_is_still_shown(database, add_run):
+    before = database.version("train", "distill")
+    add_run(1, version=before)
+    add_run(1, task_id="distill", is_new=False, version=before)
+    database.version("train")
+
+    assert read_dag("mine", "distill", 20).tasks == ("distill", "train")
+    assert [run.task.run_id for run in read_dag("mine", "distill", 20).runs] == ["run-1"]
+
+
+def test_of_a_task_that_had_another_operator_its_trainings_are_shown(database, add_run):
+    for days, trainings in ((3, ["train"]), (2, []), (1, ["train"])):
+        add_run(days, version=database.version(*trainings))
+
+    assert [run.task.run_id for run in read_dag("mine", None, 20).runs] == ["run-1", "run-3"]
 
 
 def test_the_newest_runs_are_read_first_and_one_before_them(add_run):
@@ -106,7 +133,8 @@ def test_each_instance_of_a_mapped_task_is_a_run_and_the_limit_counts_them(add_r
     assert found.before.key == ("run-2", 0)
 
 
-def test_of_several_tasks_the_wanted_one_is_read_and_never_one_that_is_no_training(add_run):
+def test_of_several_tasks_the_wanted_one_is_read_and_never_one_that_is_no_training(database, add_run):
+    database.version("train", "distill")
     add_run(1, task_id="train")
     add_run(1, task_id="distill", is_new=False)
 
@@ -133,6 +161,7 @@ def test_the_queries_do_not_grow_with_the_runs(add_run, statements):
         return [each for each in statements if each.startswith("SELECT")]
 
     add_run(0, fields={"args": []})
+    asked()
     few = asked()
     for days in range(1, 60):
         add_run(days, fields={"args": []}, return_value={"phase": "succeeded"}, status={}, map_index=days % 3)

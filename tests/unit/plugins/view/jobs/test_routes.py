@@ -159,6 +159,13 @@ def test_a_task_without_a_job_is_none(client, database, xcoms):
     assert ask(client, "view=all")["total"] == 0
 
 
+def test_what_a_task_of_another_operator_has_pushed_is_no_job(client, database, job):
+    job("r-1", dag_version_id=database.version())
+    job("r-2", dag_version_id=database.version("train"))
+
+    assert runs(ask(client, "view=all")) == ["r-2"]
+
+
 def test_what_changes_is_read_again_and_the_rest_is_not(client, database, job, monkeypatch):
     job("r-1")
     job("r-2", "succeeded", "success", end_date=NOW - timedelta(days=1))
@@ -225,7 +232,7 @@ def test_the_queries_do_not_grow_with_the_jobs(client, database, job):
     asked()
     one = asked()
     for number in range(1, 60):
-        job(f"r-{number}")
+        job(f"r-{number}", dag_version_id=database.version("train"))
     asked()
 
     assert asked() == one
