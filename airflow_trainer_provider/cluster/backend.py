@@ -27,6 +27,7 @@ from airflow_trainer_provider.cluster.state.groups import job_object
 from airflow_trainer_provider.cluster.state.job_object import ClusterLocation, JobObject
 from airflow_trainer_provider.cluster.state.objects import (
     annotated,
+    identity_of,
     is_being_deleted,
     is_cancelled,
     is_ours,
@@ -131,6 +132,10 @@ class ClusterBackend:
             if _is_half_cancelled(job) or not (await Snapshot.read(cluster, job)).status().phase.ended:
                 handles.append(job.handle(cluster.connection.id))
         return handles
+
+    async def task_of(self, handle: JobHandle) -> Identity | None:
+        """The task that the main object's annotation names."""
+        return identity_of((await self._job(handle)).main)
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""

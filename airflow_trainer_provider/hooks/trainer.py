@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from airflow_trainer_provider.errors import (
     BackendUnavailable,
     ConnectionUnreadable,
+    JobLost,
     JobTimeout,
     Problem,
     SpecError,
@@ -331,14 +332,14 @@ class TrainerHook(BaseHook):
         :param identity: the task, and the try whose jobs are meant.
         :param reason: what the jobs' status will say.
         :param handle: a job that the task had: the others are on the same backend. None looks where this hook would
-            submit one.
+            submit one. That of another task's job ends nothing: XCom can be edited.
         :param spare_released: leave the jobs alone that outlive their task.
         """
         for backend in [await self.backend_of(handle)] if handle else await self.backends():
             found = {each.uid: each for each in await backend.find(identity)}
-            if handle:
-                # By its uid too: a component with other settings computes another identity.
-                found.setdefault(handle.uid, handle)
+            # A component with other settings computes another identity.
+            if handle and handle.uid not in found and await _is_of(backend, handle, identity):
+                found[handle.uid] = handle
             for each in found.values():
                 if not (spare_released and await backend.is_released(each)):
                     await backend.cancel(each, reason)
@@ -433,6 +434,15 @@ class TrainerHook(BaseHook):
             # Pods go, and their logs with them; a disk fails. The verdict does without.
             self.log.warning("No last lines of %s of training job %s: %s", replica, handle.name, error)
             return []
+
+
+async def _is_of(backend: Backend, handle: JobHandle, identity: Identity) -> bool:
+    """Whether a job is of the task, or of one in the same place of another deployment."""
+    try:
+        recorded = await backend.task_of(handle)
+    except JobLost:
+        return False
+    return recorded is not None and recorded.place == identity.place
 
 
 def _backend_name(handle: JobHandle) -> str:

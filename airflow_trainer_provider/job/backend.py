@@ -237,6 +237,12 @@ class Backend(Protocol):
         A job that was cancelled by a client that was interrupted before the job ended is among them.
         """
 
+    async def task_of(self, handle: JobHandle) -> Identity | None:
+        """The task that the job was submitted for; None where none was, or none is recorded that can be read.
+
+        :raises JobLost: there is no such job any more.
+        """
+
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now.
 

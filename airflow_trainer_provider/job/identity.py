@@ -38,6 +38,11 @@ class Identity(BaseModel):
     max_tries: int | None = None
 
     @property
+    def place(self) -> tuple[str, str, str, int]:
+        """The task instance, whatever the deployment and the try: DAG, run, task and map index."""
+        return self.dag_id, self.run_id, self.task_id, self.map_index
+
+    @property
     def key(self) -> str:
         """The same for all tries of this task, and for no other task of any deployment."""
         return self._key(self.deployment)
@@ -52,8 +57,7 @@ class Identity(BaseModel):
 
         :param other: read from a job that has one of :attr:`keys`, which are short enough to collide.
         """
-        same = all(getattr(self, name) == getattr(other, name) for name in ("dag_id", "run_id", "task_id", "map_index"))
-        return same and other.deployment in (None, self.deployment or "")
+        return self.place == other.place and other.deployment in (None, self.deployment or "")
 
     def was_cleared_since(self, earlier: Identity) -> bool:
         """Whether the task was cleared after an earlier try had begun: what that try left is not wanted any more.
@@ -63,7 +67,7 @@ class Identity(BaseModel):
         return None not in (self.max_tries, earlier.max_tries) and self.max_tries != earlier.max_tries
 
     def _key(self, deployment: str | None) -> str:
-        parts = (self.dag_id, self.run_id, self.task_id, str(self.map_index), *([deployment] if deployment else []))
+        parts = (*map(str, self.place), *([deployment] if deployment else []))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
 
     def folder_name(self, scope: str) -> str:

@@ -88,6 +88,10 @@ class LocalBackend:
         """The jobs of this task that have not ended, and that no later try owns."""
         return await asyncio.to_thread(self._find, identity)
 
+    async def task_of(self, handle: JobHandle) -> Identity | None:
+        """The task that the job's record names."""
+        return await asyncio.to_thread(self._task_of, handle)
+
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""
         return await asyncio.to_thread(self._status, self._folder(handle))
@@ -281,6 +285,11 @@ class LocalBackend:
                 if not self._status(folder).phase.ended:
                     handles.append(self._handle(folder, plan_job(folder.record().spec), folder.owner))
         return [handle for handle in handles if handle.owner <= identity.try_number]
+
+    def _task_of(self, handle: JobHandle) -> Identity:
+        folder = self._folder(handle)
+        with folder.lost_if_gone():
+            return folder.record().identity
 
     def _all(self) -> list[tuple[JobHandle, Identity]]:
         found = []

@@ -20,6 +20,7 @@ from airflow_trainer_provider.errors import (
     ApiError,
     BackendUnavailable,
     ConnectionUnreadable,
+    JobLost,
     JobTimeout,
     SpecError,
 )
@@ -333,6 +334,7 @@ async def test_the_option_says_whose_lines_are_shown(clusters, monkeypatch, want
 class _Backend:
     def __init__(self, trouble=None):
         self.trouble, self.cancelled, self.released = trouble, [], []
+        self.tasks = {"another": IDENTITY.model_copy(update={"deployment": "elsewhere", "try_number": 1})}
 
     async def result(self, handle):
         return b'{"metrics": {"loss": 0.5}}'
@@ -344,6 +346,11 @@ class _Backend:
 
     async def find(self, identity):
         return [HANDLE.model_copy(update={"owner": identity.try_number})]
+
+    async def task_of(self, handle):
+        if handle.uid not in self.tasks:
+            raise JobLost("gone")
+        return self.tasks[handle.uid]
 
     async def is_released(self, handle):
         return handle.uid in self.released
@@ -399,6 +406,29 @@ async def test_a_tasks_job_is_ended_though_it_is_known_by_its_handle_alone():
     await _with(backend).cancel_task(IDENTITY, "why", HANDLE.model_copy(update={"uid": "another"}))
 
     assert backend.cancelled == [(2, "why"), (1, "why")]
+
+
+@pytest.mark.parametrize(
+    "recorded", [{"task_id": "of another"}, {"map_index": 3}, {"dag_id": "theirs"}, {"run_id": "x"}]
+)
+async def test_the_job_of_another_task_is_not_ended_whatever_the_handle_says(recorded):
+    """XCom can be edited, and so can the handle there."""
+    backend = _Backend()
+    backend.tasks["another"] = IDENTITY.model_copy(update=recorded)
+
+    await _with(backend).cancel_task(IDENTITY, "why", HANDLE.model_copy(update={"uid": "another"}))
+
+    assert backend.cancelled == [(2, "why")]
+
+
+@pytest.mark.parametrize("tasks", [{}, {"another": None}])
+async def test_a_job_that_is_gone_or_names_no_task_is_not_ended(tasks):
+    backend = _Backend()
+    backend.tasks = tasks
+
+    await _with(backend).cancel_task(IDENTITY, "why", HANDLE.model_copy(update={"uid": "another"}))
+
+    assert backend.cancelled == [(2, "why")]
 
 
 @pytest.mark.parametrize(("spare", "cancelled"), [(True, [(1, "why")]), (False, [(2, "why"), (1, "why")])])

@@ -178,6 +178,7 @@ async def test_a_job_whose_end_for_good_is_interrupted_is_found_and_not_resumed(
     api.heal()
 
     (handle,) = await backend.find(TRY)
+    assert (await backend.task_of(handle)).is_same_task(TRY)
     await backend.cancel(handle, "the task is failed")
 
     assert api.writes[-1] == DELETE
