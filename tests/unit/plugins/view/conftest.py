@@ -96,8 +96,10 @@ def database(monkeypatch, tmp_path, empty):
         id = uuid.uuid4()
         operators = [{"task_id": each, "template_fields": ["framework", "rendered_job"]} for each in trainings]
         tasks = [{"__type": "operator", "__var": each} for each in (*operators, {"task_id": "prepare"})]
-        data, times = {"dag": {"tasks": tasks}}, {"created_at": NOW, "last_updated": NOW}
         number = sum(of == dag_id for of in versions.values()) + 1
+        # Airflow 3.1 takes the latest by time.
+        data, created = {"dag": {"tasks": tasks}}, NOW + timedelta(seconds=number)
+        times = {"created_at": created, "last_updated": created}
         versions[id] = dag_id
         add(DagVersion, id=id, dag_id=dag_id, version_number=number, **times)
         add(SerializedDagModel, id=uuid.uuid4(), dag_id=dag_id, dag_hash="h", dag_version_id=id, data=data, **times)
