@@ -52,7 +52,7 @@ def get_provider_info() -> dict[str, Any]:
                     "deployment": _option(
                         "Which Airflow this is, as any text. A task finds its jobs by it, so Airflows whose jobs "
                         "share a namespace need different ones. All components need the same, and it must not change "
-                        "while jobs run. Empty: the address in ``[api] base_url``.",
+                        "while jobs run. Empty: the address in ``[api] base_url``, unless that is localhost.",
                         "string",
                         "",
                         "staging",

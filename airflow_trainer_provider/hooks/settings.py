@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import math
 import re
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ _OF_AIRFLOW = re.compile(r"^AIRFLOW__|FERNET", re.IGNORECASE)
 class Settings:
     """The options of ``[trainer]``; their meaning stands in :mod:`airflow_trainer_provider.get_provider_info`.
 
-    :param deployment: which Airflow this is; empty where neither the option nor ``[api] base_url`` is set.
+    :param deployment: which Airflow this is; empty where neither the option nor ``[api] base_url`` says it.
     :param poll_interval: seconds.
     :param local_keep: None for ever.
     :param node_pool_label: None where the option is not set.
@@ -104,9 +105,20 @@ def _get(option: str) -> str:
 
 
 def _address() -> str:
-    """The address at which people reach this Airflow: no other has it, and all of its components know it."""
+    """The address at which people reach this Airflow: no other has it, and all of its components know it.
+
+    Empty where it is an address that any machine has for itself.
+    """
     url = urlsplit(conf.get("api", "base_url", fallback=None) or "")
-    return f"{url.netloc}{url.path}".rstrip("/").lower()
+    return "" if _is_of_any_machine(url.hostname or "") else f"{url.netloc}{url.path}".rstrip("/").lower()
+
+
+def _is_of_any_machine(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
 
 
 def _word(option: str, allowed: tuple[str, ...]) -> str:

@@ -183,7 +183,7 @@ class TrainerHook(BaseHook):
         """
         # Airflows without a name would delete each other's jobs where they share a namespace.
         if not self.settings.deployment and self.name != LOCAL:
-            fix = "Set it, or [api] base_url."
+            fix = "Set it, or [api] base_url: not to localhost, which any Airflow may have."
             raise SpecError([Problem("[trainer] deployment", "", "a name of this Airflow", fix)])
         before = datetime.now(timezone.utc) - older_than
         return await clean_up(await self.backends(), CleanUp(self.settings.deployment, before, selector, list_only))

@@ -456,7 +456,8 @@ class TrainJobOperator(BaseOperator):
         from airflow_trainer_provider.hooks.loop import run
 
         self.may_have_job = True
-        submission = run(backend.submit(job, _identity(context), start=start, admit=self._admit))
+        identity = _identity(context)
+        submission = run(backend.submit(job, identity, start=start, admit=self._admit))
         handle = self.handle = submission.handle
         if self._killed:
             # Airflow calls on_kill() in the middle of anything, and goes on with it.
@@ -465,6 +466,7 @@ class TrainJobOperator(BaseOperator):
             self.log.info("Adopted training job %s: %s.", handle.name, submission.adopted)
         else:
             self.log.info("Submitted training job %s to backend %s.", handle.name, handle.backend)
+            self._warn_unnamed(identity, handle)
         for name, url in handle.tools.items():
             self.log.info("Tool %s: %s", name, url)
         context["ti"].xcom_push(key="job", value=handle.to_xcom())
@@ -473,6 +475,16 @@ class TrainJobOperator(BaseOperator):
         context["ti"].xcom_push(key="request", value=request)
         push_links(self, handle, context["ti"])
         return submission
+
+    def _warn_unnamed(self, identity: Identity, handle: JobHandle) -> None:
+        from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
+
+        if not identity.deployment and handle.backend in CLUSTER_BACKENDS:
+            self.log.warning(
+                "Neither [trainer] deployment nor [api] base_url names this Airflow: where another one has the same "
+                "DAG and submits to the same namespace, each takes the other's job for its own. Set [trainer] "
+                "deployment."
+            )
 
     def _has_ended(self, submission: Submission) -> bool:
         """Whether the job of an earlier try has ended: then there is nothing to defer for."""

@@ -84,6 +84,35 @@ def test_a_setting(option, value, name, read, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("url", "deployment"),
+    [
+        (None, ""),
+        ("", ""),
+        ("https://Airflow.example/staging/", "airflow.example/staging"),
+        ("http://airflow.example:8080", "airflow.example:8080"),
+        ("http://10.0.0.4:8080", "10.0.0.4:8080"),
+        ("http://localhost:8080", ""),
+        ("http://LOCALHOST/airflow", ""),
+        ("http://airflow.localhost:8080", ""),
+        ("http://127.0.1.1:8080", ""),
+        ("http://0.0.0.0:8080", ""),
+        ("http://[::1]:8080", ""),
+        ("http://[::]:8080", ""),
+    ],
+)
+def test_the_address_of_an_airflow_names_it_where_no_other_can_have_it(url, deployment, monkeypatch):
+    if url is None:
+        monkeypatch.delenv("AIRFLOW__API__BASE_URL", raising=False)
+    else:
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", url)
+    assert load_settings().deployment == deployment
+
+    monkeypatch.setenv("AIRFLOW__TRAINER__DEPLOYMENT", "staging")
+
+    assert load_settings().deployment == "staging"
+
+
+@pytest.mark.parametrize(
     ("option", "value", "allowed"),
     [
         ("backend", "locl", "auto, local, trainer, training-operator, mpi-operator, native"),

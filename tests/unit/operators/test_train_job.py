@@ -752,6 +752,32 @@ def test_a_task_that_is_marked_while_it_submits_ends_what_it_has_submitted(conte
     assert hook.cancelled == [("train", HANDLE, "the task is failed")]
 
 
+@pytest.mark.parametrize(
+    ("deployment", "backend", "adopted", "warns"),
+    [
+        ("", "native", None, True),
+        ("staging", "native", None, False),
+        ("", "local", None, False),
+        ("", "native", "it ran", False),
+    ],
+)
+def test_a_submit_to_a_cluster_warns_where_nothing_names_this_airflow(
+    context, monkeypatch, deployment, backend, adopted, warns
+):
+    monkeypatch.delenv("AIRFLOW__API__BASE_URL", raising=False)
+    monkeypatch.setenv("AIRFLOW__TRAINER__DEPLOYMENT", deployment)
+    warnings = []
+    log = SimpleNamespace(info=lambda *words: None, warning=lambda text, *words: warnings.append(text))
+    monkeypatch.setattr(provider.TrainJobOperator, "log", log)
+    operator = _operator(wait_for_completion=False)
+    operator.hook = hook = _Hook()
+    hook.handle, hook.adopted = HANDLE.model_copy(update={"backend": backend, "location": "job/ml/kube"}), adopted
+
+    operator.execute(context)
+
+    assert len([each for each in warnings if "Set [trainer] deployment" in each]) == int(warns)
+
+
 @pytest.mark.parametrize(("try_number", "may_have_job"), [(1, False), (2, True)])
 def test_a_try_that_fails_before_its_submit_may_have_the_job_of_an_earlier_one(context, try_number, may_have_job):
     context["ti"].try_number = try_number
