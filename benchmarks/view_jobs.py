@@ -13,6 +13,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dag_version import DagVersion
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
@@ -25,6 +26,8 @@ _REPLICAS = 4
 _POINTS = 250
 _AT_ONCE = 500
 _TASKS = 50
+#: How many runs of a task Airflow keeps the rendered fields of.
+_RENDERED_RUNS = 30
 #: What Airflow keeps of any task.
 _OPERATOR = {"_task_module": "team.operators", "task_type": "PreparingOperator", "doc_md": "What it does. " * 50}
 #: What a job of a kind is: Airflow's state of its task, its phase, and the days since which it is over, at most.
@@ -53,6 +56,7 @@ def fill(connection: sqlalchemy.Connection, jobs: dict[str, int]) -> None:
     places = list(enumerate(kinds, 1))
     _insert(connection, DagRun, (_run(number, kind, choose) for number, kind in places))
     _insert(connection, TaskInstance, (row for number, kind in places for row in _tasks(number, kind, choose)))
+    _insert(connection, RenderedTaskInstanceFields, (row for number, _ in places for row in _rendered(number)))
     _insert(connection, XComModel, (row for number, kind in places for row in _xcoms(number, kind, choose)))
 
 
@@ -145,6 +149,15 @@ def _tasks(number: int, kind: str, choose: random.Random) -> Iterator[dict[str, 
             "hostname": "worker",
             "executor_config": {},
         }
+
+
+def _rendered(number: int) -> Iterator[dict[str, Any]]:
+    """What the latest runs of each DAG have rendered; of the others Airflow keeps nothing."""
+    if number < DAGS * _RENDERED_RUNS:
+        of_run = {**_names(number), "map_index": -1}
+        job = {"args": ["--epochs", "4"], "backend": "native", "rendered_job": "kind: Job\n" * 400}
+        yield {**of_run, "task_id": "train", "rendered_fields": job}
+        yield {**of_run, "task_id": "prepare", "rendered_fields": {"bash_command": "prepare --all " * 50}}
 
 
 def _xcoms(number: int, kind: str, choose: random.Random) -> Iterator[dict[str, Any]]:

@@ -114,6 +114,7 @@ def _address() -> str:
 
 
 def _is_of_any_machine(host: str) -> bool:
+    host = host.rstrip(".")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

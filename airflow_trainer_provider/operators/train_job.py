@@ -140,6 +140,12 @@ class TrainJobOperator(BaseOperator):
     #: What came of the job, once it has reached this process.
     outcome: JobOutcome | None = None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # As Airflow stores them, they say that the operator is one of ours, and where the job of a killed task is.
+        missing = [name for name in (*_PLACE, "rendered_job") if name not in cls.template_fields]
+        cls.template_fields = (*cls.template_fields, *missing)
+
     def __init__(
         self,
         *,
@@ -483,7 +489,7 @@ class TrainJobOperator(BaseOperator):
             self.log.warning(
                 "Neither [trainer] deployment nor [api] base_url names this Airflow: where another one has the same "
                 "DAG and submits to the same namespace, each takes the other's job for its own. Set [trainer] "
-                "deployment."
+                "deployment while none of its jobs runs."
             )
 
     def _has_ended(self, submission: Submission) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_trainer_provider.plugins.declared import OURS, declared_tasks
+from airflow_trainer_provider.plugins.declared import OURS, declared_tasks, is_rendered_by_us
 from airflow_trainer_provider.plugins.endings import EndedRun, EndedTask, Request
 
 if TYPE_CHECKING:
@@ -173,14 +173,14 @@ class _Traces:
 
     def _rendered_fields(self) -> dict[Place, Mapping[str, Any]]:
         from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
-        from sqlalchemy import Text, cast, select
+        from sqlalchemy import select
 
         dag_id, run_id, task_ids = self._where
         query = select(Rendered.task_id, Rendered.map_index, Rendered.rendered_fields).where(
             Rendered.dag_id == dag_id,
             Rendered.task_id.in_(task_ids),
             Rendered.run_id == run_id,
-            cast(Rendered.rendered_fields, Text).contains(f'"{OURS}"', autoescape=True),
+            is_rendered_by_us(),
         )
         rows = self._session.execute(query)
         return {(task, index): values for task, index, values in rows if OURS in values}

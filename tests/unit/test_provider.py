@@ -94,6 +94,7 @@ def test_a_setting(option, value, name, read, monkeypatch):
         ("http://localhost:8080", ""),
         ("http://LOCALHOST/airflow", ""),
         ("http://airflow.localhost:8080", ""),
+        ("http://localhost.:8080", ""),
         ("http://127.0.1.1:8080", ""),
         ("http://0.0.0.0:8080", ""),
         ("http://[::1]:8080", ""),

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from airflow.jobs.job import Job
 from airflow.models.dagrun import DagRun
+from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
 from airflow.models.taskinstance import TaskInstance as TI
 from airflow.models.taskinstancehistory import TaskInstanceHistory as History
 from airflow.models.trigger import Trigger
 from airflow.models.xcom import XComModel as XCom
 from airflow.utils.session import create_session
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
-from airflow_trainer_provider.plugins.declared import Version, declared_in
+from airflow_trainer_provider.plugins.declared import declared_in, is_rendered_by_us
 from airflow_trainer_provider.plugins.view.model.records import EarlierRun, TaskRecords, TryRecord
 
 if TYPE_CHECKING:
@@ -60,10 +61,9 @@ def _read(session: Session, key: TaskKey, earlier: int) -> TaskRecords | None:
     if row is None:
         return None
     return records_of(
-        key,
         row,
         _xcoms(session, key),
-        declared_of(session, [row]),
+        is_training=bool(trainings(session, [row])),
         before=_earlier_tries(session, key, row.try_number),
         earlier=_earlier_runs(session, key, row.start_date, earlier) if earlier else (),
     )
@@ -74,9 +74,10 @@ def select_tasks(*columns: Any) -> Select[Any]:
 
     :param columns: what else of them is read.
     """
+    key: tuple[Any, ...] = (TI.dag_id, TI.run_id, TI.task_id, TI.map_index)
     return (
         select(
-            TI.dag_id,
+            *key,
             TI.dag_version_id,
             TI.state,
             TI.try_number,
@@ -93,37 +94,51 @@ def select_tasks(*columns: Any) -> Select[Any]:
     )
 
 
-def declared_of(session: Session, rows: Iterable[Any]) -> Mapping[Version, frozenset[str]]:
-    """The provider's tasks in the versions of the DAGs that some task instances have.
+def trainings(session: Session, rows: Iterable[Row[Any]]) -> Set[TaskKey]:
+    """Those task instances whose operator is one of the provider's.
+
+    Airflow moves unfinished task instances to each new version of a DAG: what the operator has rendered says what ran.
+    Of older runs Airflow drops that, and of a task that has not run there is none.
 
     :param session: of the database.
-    :param rows: with the DAG and its version, as those of :func:`select_tasks`.
+    :param rows: of :func:`select_tasks`.
     """
-    return declared_in(session, ((row.dag_id, row.dag_version_id) for row in rows))
+    versions = {key_of(row): (row.dag_id, row.dag_version_id) for row in rows}
+    key = (Rendered.dag_id, Rendered.run_id, Rendered.task_id, Rendered.map_index)
+    query = select(*key).where(tuple_(*key).in_(versions), is_rendered_by_us())
+    rendered = {TaskKey(*found) for found in session.execute(query)}
+    rest = versions.keys() - rendered
+    declared = declared_in(session, (versions[each] for each in rest))
+    return rendered | {each for each in rest if each.task_id in declared[versions[each]]}
+
+
+def key_of(row: Row[Any]) -> TaskKey:
+    """The task instance of a row.
+
+    :param row: of :func:`select_tasks`.
+    """
+    return TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
 
 
 def records_of(
-    key: TaskKey,
     row: Row[Any],
     xcoms: Mapping[str, Any],
-    declared: Mapping[Version, frozenset[str]],
     *,
+    is_training: bool,
     before: Iterable[TryRecord] = (),
     earlier: Iterable[EarlierRun] = (),
 ) -> TaskRecords:
     """A task instance, from its row.
 
-    :param key: the task instance.
     :param row: of :func:`select_tasks`.
     :param xcoms: what it has in XCom, by key; that of another operator's task says nothing of a job.
-    :param declared: of :func:`declared_of`, for this row at least.
+    :param is_training: whether its operator is one of the provider's: see :func:`trainings`.
     :param before: its tries before the latest.
     :param earlier: runs in which it succeeded before, the latest first.
     """
     is_deferred = row.state == "deferred"
-    is_training = key.task_id in declared[row.dag_id, row.dag_version_id]
     return TaskRecords(
-        *key,
+        *key_of(row),
         is_training=is_training,
         state=row.state,
         try_number=row.try_number,
@@ -211,9 +226,8 @@ def _earlier_tries(session: Session, key: TaskKey, latest: int) -> Iterable[TryR
 def _earlier_runs(session: Session, key: TaskKey, before: datetime | None, most: int) -> Iterable[EarlierRun]:
     """The last runs in which the task succeeded, with what they left; the curves of the latest one alone."""
     same = (TI.dag_id == key.dag_id, TI.task_id == key.task_id, TI.map_index == key.map_index)
-    of_task = (TI.dag_id, TI.dag_version_id, TI.run_id, TI.start_date, TI.end_date)
     query = (
-        select(*of_task, DagRun.logical_date, DagRun.run_after)
+        select(TI.run_id, TI.start_date, TI.end_date, DagRun.logical_date, DagRun.run_after)
         .join(DagRun, and_(DagRun.dag_id == TI.dag_id, DagRun.run_id == TI.run_id))
         .where(*same, TI.state == "success", TI.run_id != key.run_id)
         .order_by(TI.end_date.desc())
@@ -221,10 +235,7 @@ def _earlier_runs(session: Session, key: TaskKey, before: datetime | None, most:
     )
     if before is not None:
         query = query.where(TI.end_date < before)
-    found = session.execute(query).all()
-    declared = declared_of(session, found)
-    # In an earlier version the task may have had another operator.
-    runs = [run for run in found if key.task_id in declared[run.dag_id, run.dag_version_id]]
+    runs = session.execute(query).all()
     if not runs:
         return []
     left = _xcoms_of_runs(session, key, [run.run_id for run in runs])

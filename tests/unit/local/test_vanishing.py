@@ -49,6 +49,7 @@ ACTS = {
     "show_logs": (_shown, True),
     "result": (lambda backend, handle: backend.result(handle), True),
     "describe": (lambda backend, handle: backend.describe(handle), True),
+    "task_of": (lambda backend, handle: backend.task_of(handle), True),
     "release": (lambda backend, handle: backend.release(handle), True),
     "delete": (lambda backend, handle: backend.delete(handle, "enough", wait=False), True),
     "is_released": (lambda backend, handle: backend.is_released(handle), False),

@@ -61,6 +61,23 @@ def test_the_operator_takes_and_templates_every_field_of_the_spec():
     assert all(hasattr(operator, name) for name in operator.template_fields)
 
 
+def test_a_subclass_with_template_fields_of_its_own_has_those_by_which_its_job_is_found(context):
+    class Nightly(provider.TrainJobOperator):
+        template_fields = ("team", "namespace")
+
+        def __init__(self, *, team, **kwargs):
+            super().__init__(**kwargs)
+            self.team = team
+
+    with DAG("d", schedule=None):
+        operator = Nightly(task_id="train", team="{{ params.who }}", framework="jax", backend="local", command=["a"])
+    operator.render_template_fields(context)
+
+    assert operator.template_fields == ("team", "namespace", "backend", "kubernetes_conn_id", "rendered_job")
+    assert (operator.team, yaml.safe_load(operator.rendered_job)["replicas"][0]["command"]) == ("all", "a")
+    assert provider.TrainJobOperator.template_fields.count("rendered_job") == 1
+
+
 TEMPLATED = {
     "num_nodes": "{{ params.nodes }}",
     "command": ["python", "train.py", "--epochs={{ params.epochs }}"],
@@ -775,7 +792,7 @@ def test_a_submit_to_a_cluster_warns_where_nothing_names_this_airflow(
 
     operator.execute(context)
 
-    assert len([each for each in warnings if "Set [trainer] deployment" in each]) == int(warns)
+    assert len([each for each in warnings if "Set [trainer] deployment while none" in each]) == int(warns)
 
 
 @pytest.mark.parametrize(("try_number", "may_have_job"), [(1, False), (2, True)])

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.models.dag_version import DagVersion
 from airflow.models.dagrun import DagRun
 from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
 from airflow.models.taskinstance import TaskInstance as TI
 from airflow.models.xcom import XComModel as XCom
 from airflow.utils.session import create_session
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, select
 
-from airflow_trainer_provider.plugins.declared import declared_in, declared_tasks
+from airflow_trainer_provider.plugins.declared import declared_tasks, is_rendered_by_us
 from airflow_trainer_provider.plugins.view.dag.records import DagRecords, RunRecord
 from airflow_trainer_provider.plugins.view.database import (
     STATE_KEYS,
-    TaskKey,
-    declared_of,
+    key_of,
     records_of,
     select_tasks,
     select_xcoms,
+    trainings,
     xcoms_by,
 )
-from airflow_trainer_provider.plugins.view.model.records import TaskRecords
 from airflow_trainer_provider.plugins.view.model.values import mapping
 
 if TYPE_CHECKING:
@@ -70,37 +68,19 @@ def read_progress(dag_id: str, task_id: str, runs: Sequence[RunKey]) -> list[Map
 
 
 def _training_tasks(session: Session, dag_id: str) -> tuple[str, ...]:
-    """Those of the DAG's latest version, and those of earlier ones that have asked for a job."""
+    """Those of the DAG's latest version, and those that one of the provider's operators has rendered."""
     declared = declared_tasks(session, dag_id)
-    seen = select(XCom.task_id).where(XCom.dag_id == dag_id, XCom.key == "request").distinct()
-    others = set(session.scalars(seen)) - declared
-    return tuple(sorted(declared | _declared_before(session, dag_id, others)))
-
-
-def _declared_before(session: Session, dag_id: str, task_ids: Collection[str]) -> Set[str]:
-    """Those tasks that were declared in the latest version of the DAG in which they ran."""
-    if not task_ids:
-        return set()
-    number = func.max(DagVersion.version_number)
-    latest = (
-        select(TI.task_id, number.label("number"))
-        .join(DagVersion, DagVersion.id == TI.dag_version_id)
-        .where(TI.dag_id == dag_id, TI.task_id.in_(task_ids))
-        .group_by(TI.task_id)
-        .subquery()
-    )
-    query = select(latest.c.task_id, DagVersion.id).where(
-        DagVersion.dag_id == dag_id, DagVersion.version_number == latest.c.number
-    )
-    rows = session.execute(query).all()
-    declared = declared_in(session, ((dag_id, row.id) for row in rows))
-    return {row.task_id for row in rows if row.task_id in declared[dag_id, row.id]}
+    asked = select(XCom.task_id).where(XCom.dag_id == dag_id, XCom.key == "request").distinct()
+    others = set(session.scalars(asked)) - declared
+    of_others = (Rendered.dag_id == dag_id, Rendered.task_id.in_(others))
+    rendered = select(Rendered.task_id).where(*of_others, is_rendered_by_us()).distinct()
+    return tuple(sorted({*declared, *(session.scalars(rendered) if others else ())}))
 
 
 def _runs(session: Session, dag_id: str, task_id: str, limit: int) -> list[RunRecord]:
     label = TI.__table__.c.rendered_map_index.label("map_label")
     query = (
-        select_tasks(TI.run_id, TI.map_index, label, DagRun.logical_date, DagRun.run_after)
+        select_tasks(label, DagRun.logical_date, DagRun.run_after)
         .join(DagRun, and_(DagRun.dag_id == TI.dag_id, DagRun.run_id == TI.run_id))
         .where(TI.dag_id == dag_id, TI.task_id == task_id, TI.state.not_in(_NONE))
         .order_by(DagRun.run_after.desc(), DagRun.id.desc(), TI.map_index.desc())
@@ -111,19 +91,18 @@ def _runs(session: Session, dag_id: str, task_id: str, limit: int) -> list[RunRe
     # The curves have a request of their own.
     xcoms = _xcoms(session, dag_id, task_id, keys, STATE_KEYS)
     fields = _fields(session, dag_id, task_id, keys)
-    declared = declared_of(session, rows)
-    runs = []
-    for key, row in zip(keys, rows, strict=True):
-        records = records_of(TaskKey(dag_id, row.run_id, task_id, row.map_index), row, xcoms.get(key, {}), declared)
-        # In an earlier version the task may have had another operator.
-        if records.is_training:
-            runs.append(_run(records, row, fields.get(key, {})))
-    return runs
+    # In an earlier version the task may have had another operator.
+    ours = trainings(session, rows)
+    return [
+        _run(row, xcoms.get(key, {}), fields.get(key, {}))
+        for key, row in zip(keys, rows, strict=True)
+        if key_of(row) in ours
+    ]
 
 
-def _run(records: TaskRecords, row: Row[Any], fields: Mapping[str, Any]) -> RunRecord:
-    label = None if records.map_index < 0 else row.map_label or str(records.map_index)
-    return RunRecord(records, row.logical_date or row.run_after, label, fields)
+def _run(row: Row[Any], xcoms: Mapping[str, Any], fields: Mapping[str, Any]) -> RunRecord:
+    label = None if row.map_index < 0 else row.map_label or str(row.map_index)
+    return RunRecord(records_of(row, xcoms, is_training=True), row.logical_date or row.run_after, label, fields)
 
 
 def _xcoms(

@@ -15,11 +15,11 @@ from sqlalchemy.orm import aliased
 
 from airflow_trainer_provider.plugins.view.database import (
     STATE_KEYS,
-    TaskKey,
-    declared_of,
+    key_of,
     records_of,
     select_tasks,
     select_xcoms,
+    trainings,
     xcoms_by,
 )
 from airflow_trainer_provider.plugins.view.model.records import TaskRecords
@@ -98,16 +98,12 @@ def read_tasks(ids: Sequence[str], keys: Collection[str]) -> Iterator[StoredTask
 
 def _read_some(session: Session, ids: Sequence[Any], keys: Collection[str]) -> Iterator[StoredTask]:
     xcoms = _xcoms(session, ids, keys)
-    query = (
-        select_tasks(_ID, TI.run_id, TI.task_id, TI.map_index, DagModel.owners)
-        .outerjoin(DagModel, DagModel.dag_id == TI.dag_id)
-        .where(TI.id.in_(ids))
-    )
+    query = select_tasks(_ID, DagModel.owners).outerjoin(DagModel, DagModel.dag_id == TI.dag_id).where(TI.id.in_(ids))
     rows = session.execute(query).all()
-    declared = declared_of(session, rows)
+    ours = trainings(session, rows)
     for row in rows:
-        key = TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
-        yield StoredTask(row.id, row.owners or "", records_of(key, row, xcoms.get(row.id, {}), declared))
+        records = records_of(row, xcoms.get(row.id, {}), is_training=key_of(row) in ours)
+        yield StoredTask(row.id, row.owners or "", records)
 
 
 def _xcoms(session: Session, ids: Iterable[Any], keys: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from airflow.models.dag_version import DagVersion
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.taskinstancehistory import TaskInstanceHistory
@@ -92,18 +93,32 @@ def database(monkeypatch, tmp_path, empty):
         )
 
     def version(*trainings, dag_id="mine"):
-        """A version of a DAG, later than the others: its trainings, and a task of another operator."""
+        """A version of a DAG, later than the others."""
         id = uuid.uuid4()
-        operators = [{"task_id": each, "template_fields": ["framework", "rendered_job"]} for each in trainings]
-        tasks = [{"__type": "operator", "__var": each} for each in (*operators, {"task_id": "prepare"})]
         number = sum(of == dag_id for of in versions.values()) + 1
         # Airflow 3.1 takes the latest by time.
-        data, created = {"dag": {"tasks": tasks}}, NOW + timedelta(seconds=number)
+        created = NOW + timedelta(seconds=number)
         times = {"created_at": created, "last_updated": created}
         versions[id] = dag_id
         add(DagVersion, id=id, dag_id=dag_id, version_number=number, **times)
-        add(SerializedDagModel, id=uuid.uuid4(), dag_id=dag_id, dag_hash="h", dag_version_id=id, data=data, **times)
+        of_version = {"dag_id": dag_id, "dag_version_id": id, **serialized(*trainings)}
+        add(SerializedDagModel, id=uuid.uuid4(), **of_version, **times)
         return id
+
+    def serialized(*trainings):
+        """A DAG as Airflow keeps it: its trainings, and a task of another operator."""
+        operators = [{"task_id": each, "template_fields": ["framework", "rendered_job"]} for each in trainings]
+        tasks = [{"__type": "operator", "__var": each} for each in (*operators, {"task_id": "prepare"})]
+        return {"data": {"dag": {"tasks": tasks}}, "dag_hash": ",".join(trainings)}
+
+    def replace(version, *trainings):
+        rows = SerializedDagModel.__table__
+        of_version = rows.c.dag_version_id == version
+        change(sqlalchemy.update(rows).where(of_version).values(**serialized(*trainings)))
+
+    def rendered(fields=None, run_id=RUN):
+        values = {"framework": "jax", "rendered_job": "..."} if fields is None else fields
+        add(RenderedTaskInstanceFields, **_TASK, run_id=run_id, rendered_fields=values)
 
     versions = {}
 
@@ -150,11 +165,10 @@ def database(monkeypatch, tmp_path, empty):
             log_template_id=1,
         )
 
-    def earlier(days, dag_version_id=None, **xcoms):
+    def earlier(days, **xcoms):
         run_id, end = f"run-{days}", NOW - timedelta(days=days)
         add_run(run_id, end)
-        version = dag_version_id or latest("mine")
-        task("success", run_id, start=end - timedelta(hours=1), end_date=end, dag_version_id=version)
+        task("success", run_id, start=end - timedelta(hours=1), end_date=end)
         for key, value in xcoms.items():
             xcom(key, value, run_id)
 
@@ -185,6 +199,8 @@ def database(monkeypatch, tmp_path, empty):
         "add": add,
         "dag": dag,
         "version": version,
+        "replace": replace,
+        "rendered": rendered,
         "latest": latest,
         "task": task,
         "xcom": xcom,

@@ -8,9 +8,11 @@ from datetime import timedelta
 
 import pytest
 import sqlalchemy
+from airflow import settings
 from airflow.jobs.job import Job
 from airflow.models.trigger import Trigger
 
+from airflow_trainer_provider.plugins import declared
 from airflow_trainer_provider.plugins.view import database as module
 from airflow_trainer_provider.plugins.view.database import USUAL_RUNS, TaskKey, read_task
 from tests.unit.plugins.view.conftest import HANDLE, NOW, RUN
@@ -102,6 +104,7 @@ def test_a_later_run_is_no_earlier_one(database):
 
 def test_the_queries_do_not_grow_with_what_is_read(database, statements):
     database.task()
+    database.rendered()
     database.xcom("request", {})
     read_task(KEY, USUAL_RUNS)
     for days in range(1, 6):
@@ -113,19 +116,19 @@ def test_the_queries_do_not_grow_with_what_is_read(database, statements):
     read_task(KEY, USUAL_RUNS)
 
     asked = [each for each in statements if each.startswith("SELECT")]
-    assert len(asked) <= 5, asked
+    assert len(asked) == 6, asked
 
 
 def test_as_many_earlier_runs_are_read_as_are_shown(database, statements):
     database.task()
     database.xcom("request", {})
+    database.rendered()
     for days in (1, 2):
         database.earlier(days)
-    read_task(KEY)
     statements.clear()
 
     assert read_task(KEY).earlier == ()
-    assert len([each for each in statements if each.startswith("SELECT")]) == 3
+    assert len([each for each in statements if each.startswith("SELECT")]) == 4
     assert [run.run_id for run in read_task(KEY, 1).earlier] == ["run-1"]
 
 
@@ -158,9 +161,54 @@ def test_where_airflow_has_no_version_of_the_run_the_latest_one_says_it(database
     assert not read_task(KEY).is_training
 
 
-def test_a_run_of_another_operator_is_no_earlier_one(database):
-    database.earlier(1, dag_version_id=database.version(), return_value={"phase": "succeeded"})
-    database.earlier(2, dag_version_id=database.version("train"), return_value={"phase": "succeeded"})
-    database.task()
+def test_what_ran_is_a_training_in_whichever_version_of_the_dag_it_is_now(database):
+    """Airflow moves a task that waits to a new version of the DAG, which may not have it any more."""
+    database.task("deferred", dag_version_id=database.version())
+    database.rendered()
+    database.xcom("request", {"gpus": 4})
 
-    assert [run.run_id for run in read_task(KEY, USUAL_RUNS).earlier] == ["run-2"]
+    assert read_task(KEY).xcoms == {"request": {"gpus": 4}}
+
+
+def test_what_another_operator_has_rendered_makes_no_training(database):
+    database.task(dag_version_id=database.version())
+    database.rendered({"bash_command": "rendered_job"})
+
+    assert not read_task(KEY).is_training
+
+
+def test_a_version_that_airflow_has_replaced_is_read_again(database):
+    version = database.version()
+    database.task(dag_version_id=version)
+    assert not read_task(KEY).is_training
+
+    database.replace(version, "train")
+
+    assert read_task(KEY).is_training
+
+
+def test_of_versions_only_so_many_are_remembered(database, monkeypatch, statements):
+    monkeypatch.setattr(declared, "_known", {})
+    monkeypatch.setattr(declared, "_MOST", 2)
+    versions = [database.version("train") for _ in range(3)]
+
+    with settings.Session() as session:
+        for _ in range(2):
+            found = declared.declared_in(session, [("mine", version) for version in versions])
+
+    assert set(found.values()) == {frozenset({"train"})}
+    assert len(declared._known) <= 2
+
+
+def test_versions_are_read_together_and_once(database, monkeypatch, statements):
+    monkeypatch.setattr(declared, "_known", {})
+    versions = [("mine", database.version("train")) for _ in range(60)]
+    counts = []
+
+    with settings.Session() as session:
+        for _ in range(2):
+            statements.clear()
+            declared.declared_in(session, versions)
+            counts.append(len(statements))
+
+    assert counts == [2, 1]
