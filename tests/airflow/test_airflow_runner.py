@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
+import httpx
 import pytest
 
+from tests.airflow.conftest import QUICK_TO_NOTICE
 from tools.airflow_runner import AirflowInstance, processes
 from tools.airflow_runner.record import end_recorded, recorded_url
 
@@ -42,6 +46,22 @@ def test_a_deferred_task_survives_the_triggerer(airflow):
     airflow.restart("triggerer")
 
     assert airflow.wait_for_run(DAG, run) == "success"
+
+
+def test_an_api_server_whose_requests_block_each_other_goes_on_before_the_scheduler_counts_as_dead(airflow):
+    token = httpx.get(f"{airflow.url}/auth/token").raise_for_status().json()["access_token"]
+    threshold = float(QUICK_TO_NOTICE["scheduler"]["scheduler_health_check_threshold"])
+
+    with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=30)) as other_request:
+        other_request.execute("begin immediate")
+        answer = httpx.patch(
+            f"{airflow.url}/api/v2/dags/{DAG}",
+            json={"is_paused": False},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=threshold,
+        )
+
+    assert (answer.status_code, "Database error" in answer.text) == (500, True)
 
 
 def test_another_process_finds_it_and_ends_all_of_it(tmp_path):

@@ -20,7 +20,7 @@ from tools.airflow_runner.api import PATIENCE, RUN_PATIENCE, AirflowApi, wait_un
 from tools.airflow_runner.code import code_digest
 from tools.airflow_runner.database import copy_template
 from tools.airflow_runner.record import Record, end_recorded
-from tools.airflow_runner.settings import Config, base_config, environment, write_config
+from tools.airflow_runner.settings import Config, api_server_environment, base_config, environment, write_config
 
 #: Component -> its command. Logs are read from the common folder, so no server is needed for them.
 COMPONENTS: Mapping[str, Sequence[str]] = {
@@ -71,7 +71,8 @@ class AirflowInstance(AirflowApi):
         self.record = Record(str(self.home), self.marker, self.url, code_digest())
         self._config = [base_config(self.home, port, [folder.absolute() for folder in dags], path), config or {}]
         self.env = environment(self.home, self.marker, env or {})
-        self._env_of = env_of or {}
+        of_api_server = api_server_environment(self.home) | dict((env_of or {}).get("api-server", {}))
+        self._env_of = {**(env_of or {}), "api-server": of_api_server}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> AirflowInstance:

@@ -15,6 +15,14 @@ MARKER = "TRAINER_RUNNER_INSTANCE"
 
 Config = Mapping[str, Mapping[str, str]]
 
+#: Seconds for which a process waits until it may write. SQLite has one writer at a time; on a busy machine the others
+#: wait longer than the default 5 s.
+_LOCK_SECONDS = 30
+#: The same for the API server. It writes its log of actions in its event loop: where another of its requests holds the
+#: lock and waits for the event loop, each waits for the other until this time is over, and all of Airflow for both. It
+#: has to be over before the scheduler counts as dead. Whoever has sent the request sends it again.
+_API_SERVER_LOCK_SECONDS = 5
+
 
 def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> dict[str, dict[str, str]]:
     """
@@ -43,8 +51,7 @@ def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> 
             "simple_auth_manager_all_admins": "True",
             "execution_api_server_url": f"{url}/execution/",
         },
-        # SQLite has one writer at a time; on a busy machine the others wait longer than the default 5 s.
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=30"},
+        "database": {"sql_alchemy_conn": _database(home, _LOCK_SECONDS)},
         "logging": {"base_log_folder": str(home / "logs")},
         "api": {
             "host": "127.0.0.1",
@@ -65,6 +72,19 @@ def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> 
         # A trigger that fires within the default 5 s can get its re-queued task marked failed.
         "workers": {"min_heartbeat_interval": "1"},
     }
+
+
+def api_server_environment(home: Path) -> dict[str, str]:
+    """
+    Return the environment variables that the API server has for itself.
+
+    :param home: AIRFLOW_HOME.
+    """
+    return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": _database(home, _API_SERVER_LOCK_SECONDS)}
+
+
+def _database(home: Path, lock_seconds: int) -> str:
+    return f"sqlite:///{home / 'airflow.db'}?timeout={lock_seconds}"
 
 
 def write_config(path: Path, *layers: Config) -> None:
