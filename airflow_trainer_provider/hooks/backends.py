@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
 
 from airflow_trainer_provider.errors import BackendUnavailable, SpecError
 from airflow_trainer_provider.job.backend import Backend
@@ -25,6 +26,22 @@ ENTRY_POINTS = "airflow_trainer_provider.backends"
 #: (kubernetes_conn_id, namespace) -> a backend. Both are as the operator has them, and empty for a job that exists: the
 #: ``location`` of its handle says the rest.
 BackendFactory = Callable[[str, str | None], Backend]
+
+
+class JobPlace(NamedTuple):
+    """Where a job is, or would be: the parameters of the hook that finds it.
+
+    :param backend: the backend's name.
+    :param kubernetes_conn_id: of the connection to the cluster; None without one.
+    :param namespace: of the cluster; None without one.
+    """
+
+    backend: str
+    kubernetes_conn_id: str | None
+    namespace: str | None
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self._asdict().items() if value)
 
 
 def check_backend(field: str, name: str, *, fix: str = "Use one of these.", auto: bool = True) -> None:

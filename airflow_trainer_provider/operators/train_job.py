@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import Context
 
+    from airflow_trainer_provider.hooks.backends import JobPlace
     from airflow_trainer_provider.hooks.trainer import TrainerHook
     from airflow_trainer_provider.job.backend import Admit, Backend, Submission
     from airflow_trainer_provider.job.handle import JobHandle
@@ -139,6 +140,8 @@ class TrainJobOperator(BaseOperator):
     operator_extra_links: Collection[BaseOperatorLink] = (ToolLink(), *JOB_LINKS)
     #: What came of the job, once it has reached this process.
     outcome: JobOutcome | None = None
+    # Where the task has submitted its last job, as far as this process knows.
+    _noted_place: JobPlace | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -255,6 +258,8 @@ class TrainJobOperator(BaseOperator):
 
         identity = self._identity = _identity(context)
         self.may_have_job = identity.try_number > 1
+        if self.may_have_job:
+            self.look_up_place(context)
         deadline = self._deadline()
         try:
             job, notes = self._planned()
@@ -352,7 +357,28 @@ class TrainJobOperator(BaseOperator):
             self.log.info("The process received SIGTERM. The task is not over: the job goes on for the next try.")
             return
         self.log.info("The task is %s; ending its training job.", state)
-        await self.hook.cancel_task(identity, f"the task is {state}", self.handle)
+        await self.end_jobs(identity, f"the task is {state}")
+
+    def look_up_place(self, context: Context) -> None:
+        """Find out where an earlier try has submitted its job.
+
+        :param context: of this try.
+        """
+        from airflow_trainer_provider.operators.records.place import noted_place
+
+        self._noted_place = noted_place(context)
+
+    async def end_jobs(self, identity: Identity, reason: str) -> None:
+        """Ask the task's jobs to end: where this try's is, or where that of an earlier try was submitted.
+
+        :param identity: this try of the task.
+        :param reason: what the jobs' status will say.
+        """
+        await self._hook_of_jobs().cancel_task(identity, reason, self.handle)
+
+    def _hook_of_jobs(self) -> TrainerHook:
+        """The hook that finds the task's jobs, even where the fields of this try are refused."""
+        return self.hook if self.handle or not self._noted_place else _hook_of(self._noted_place)
 
     def _end_timed_out(self, identity: Identity) -> None:
         """End the job of a task whose ``execution_timeout`` has passed."""
@@ -361,7 +387,7 @@ class TrainJobOperator(BaseOperator):
         self._timed_out = True
         if self.may_have_job:
             reason = "the task's execution_timeout had passed"
-            run_aside(self.hook.cancel_task(identity, reason, self.handle), _TIMEOUT_SECONDS)
+            run_aside(self.end_jobs(identity, reason), _TIMEOUT_SECONDS)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """The job for OpenLineage's events. Airflow's provider for OpenLineage calls this where it is installed.
@@ -463,6 +489,7 @@ class TrainJobOperator(BaseOperator):
 
         self.may_have_job = True
         identity = _identity(context)
+        self._move(context, backend, identity)
         submission = run(backend.submit(job, identity, start=start, admit=self._admit))
         handle = self.handle = submission.handle
         if self._killed:
@@ -481,6 +508,27 @@ class TrainJobOperator(BaseOperator):
         context["ti"].xcom_push(key="request", value=request)
         push_links(self, handle, context["ti"])
         return submission
+
+    def _move(self, context: Context, backend: Backend, identity: Identity) -> None:
+        """Note where the job is about to be submitted; what an earlier try has submitted elsewhere ends first."""
+        from airflow_trainer_provider.errors import SubmitError, TrainJobError
+        from airflow_trainer_provider.hooks.loop import run
+        from airflow_trainer_provider.operators.records.place import KEY, note_place
+
+        place, earlier = run(self.hook.place(backend)), self._noted_place
+        if place == earlier:
+            return
+        if earlier:
+            try:
+                run(_hook_of(earlier).delete_task(identity, "the task was tried again elsewhere"))
+            except TrainJobError as error:
+                raise SubmitError(
+                    f"An earlier try submitted its job elsewhere ({earlier}), where it may still train: {error} "
+                    f"Nothing was started. If no job of this task is left there, delete {KEY!r} from the task's state."
+                ) from error
+            self.log.info("An earlier try submitted its job elsewhere (%s); none is left there.", earlier)
+        note_place(context, place)
+        self._noted_place = place
 
     def _warn_unnamed(self, identity: Identity, handle: JobHandle) -> None:
         from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
@@ -653,6 +701,12 @@ class TrainJobOperator(BaseOperator):
             from airflow_trainer_provider.text.redaction import redacted_text
 
             return json.dumps({"error": redacted_text(str(error)) or type(error).__name__}, indent=2)
+
+
+def _hook_of(place: JobPlace) -> TrainerHook:
+    from airflow_trainer_provider.hooks.trainer import TrainerHook
+
+    return TrainerHook(*place)
 
 
 def _identity(context: Context) -> Identity:

@@ -9,6 +9,7 @@ looked up and ended is queued, see :mod:`airflow_trainer_provider.plugins.ending
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
@@ -96,4 +97,9 @@ def _end_jobs_of_operator(ti: RuntimeTaskInstance, reason: str) -> None:
         from airflow_trainer_provider.hooks.loop import run_aside
         from airflow_trainer_provider.hooks.task import identity_of_task
 
-        run_aside(ti.task.hook.cancel_task(identity_of_task(ti), reason, ti.task.handle), _WORKER_SECONDS)
+        if ti.task.handle is None:
+            # It has failed before it could submit a job: perhaps before its fields were rendered, or as the parameters
+            # of its run are invalid, of which the context is made.
+            with suppress(Exception):
+                ti.task.look_up_place(ti.get_template_context())
+        run_aside(ti.task.end_jobs(identity_of_task(ti), reason), _WORKER_SECONDS)

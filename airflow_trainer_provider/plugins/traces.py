@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.operators.records.place import KEY, parse_place
 from airflow_trainer_provider.plugins.declared import OURS, declared_tasks, is_rendered_by_us
 from airflow_trainer_provider.plugins.endings import EndedRun, EndedTask, Request
 
@@ -15,13 +17,14 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from airflow_trainer_provider.cluster.access.connection import ClusterConnection
+    from airflow_trainer_provider.hooks.backends import JobPlace
     from airflow_trainer_provider.hooks.trainer import TrainerHook
     from airflow_trainer_provider.job.handle import JobHandle
 
 log = logging.getLogger(__name__)
 
 #: Task id and map index.
-Place = tuple[str, int]
+_Instance = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Ending:
     :param task: the task instance, and why.
     :param handle: of the job that it has pushed to XCom, if it came so far.
     :param fields: the operator's templated fields, as Airflow stores them; empty where it has dropped them.
+    :param noted: where the task has noted that it submits its jobs; None where it has not.
     :param spare_released: leave a job alone that outlives its task.
     :param of_run: whether the task is over because its run is.
     """
@@ -38,6 +42,7 @@ class Ending:
     task: EndedTask
     handle: JobHandle | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    noted: JobPlace | None = None
     spare_released: bool = False
     of_run: bool = False
 
@@ -48,7 +53,9 @@ class Ending:
     @property
     def place(self) -> str:
         """What distinguishes the clusters where jobs are ended: the connection's id."""
-        return self.handle.location.rpartition("/")[2] if self.handle else str(self.fields["kubernetes_conn_id"])
+        if self.handle:
+            return self.handle.location.rpartition("/")[2]
+        return str(self.noted.kubernetes_conn_id if self.noted else self.fields["kubernetes_conn_id"])
 
     def is_due(self) -> bool:
         """Whether the task is over still, in the database. It may have been cleared, and have another job by now.
@@ -80,7 +87,14 @@ class Ending:
 
         identity = identity_of_task(self.task)
         try:
-            await self._hook().cancel_task(identity, self.task.reason, self.handle, spare_released=self.spare_released)
+            await self._hook().cancel_task(
+                identity,
+                self.task.reason,
+                self.handle,
+                spare_released=self.spare_released,
+                # Anyone may write to XCom: the task's own job may be elsewhere than the handle says.
+                here_too=self.noted is not None,
+            )
         except SpecError as error:
             if self.handle:
                 raise
@@ -89,6 +103,8 @@ class Ending:
     def _hook(self) -> TrainerHook:
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
+        if self.noted:
+            return TrainerHook(*self.noted, read_connection)
         if self.handle:
             return TrainerHook(self.handle.backend, read_connection=read_connection)
         # The task was killed before it could push the handle: its job is where the operator would have submitted it.
@@ -149,10 +165,11 @@ class _Traces:
         self._where = (dag_id, run_id, task_ids)
         self._fields = self._rendered_fields()
         handles = self._xcoms(("job",), "value") if task_ids else ()
-        self._handles: dict[Place, Any] = {(task, index): value for task, index, value in handles}
+        self._handles: dict[_Instance, Any] = {(task, index): value for task, index, value in handles}
+        self._noted = self._noted_places() if task_ids else {}
         #: Task instances that have returned a value, or whose function has returned None.
-        self.returned: frozenset[Place] = frozenset()
-        if self._handles or self._fields:
+        self.returned: frozenset[_Instance] = frozenset()
+        if self._handles or self._fields or self._noted:
             # Not with their values, which may be large.
             self.returned = frozenset((task, index) for task, index in self._xcoms(("return_value", "summary")))
         self._declared: frozenset[str] | None = None
@@ -165,13 +182,13 @@ class _Traces:
         :param of_run: see :class:`Ending`.
         """
         place = (task.task_id, task.map_index)
-        fields, handle = self._fields.get(place), _handle(self._handles.get(place))
-        # Any task may push a value under this key: a handle counts only where our operator has pushed it.
-        if fields is None and (handle is None or task.task_id not in self._declared_tasks()):
+        fields, handle, noted = self._fields.get(place), _handle(self._handles.get(place)), self._noted.get(place)
+        # Any task may write such values: they count only where our operator has written them.
+        if fields is None and (not (handle or noted) or task.task_id not in self._declared_tasks()):
             return None
-        return Ending(task, handle, fields or {}, spare_released, of_run)
+        return Ending(task, handle, fields or {}, noted, spare_released, of_run)
 
-    def _rendered_fields(self) -> dict[Place, Mapping[str, Any]]:
+    def _rendered_fields(self) -> dict[_Instance, Mapping[str, Any]]:
         from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
         from sqlalchemy import select
 
@@ -184,6 +201,21 @@ class _Traces:
         )
         rows = self._session.execute(query)
         return {(task, index): values for task, index, values in rows if OURS in values}
+
+    def _noted_places(self) -> dict[_Instance, JobPlace]:
+        """Where the tasks have noted that they submit their jobs. Airflow has the table from 3.3 on."""
+        try:
+            from airflow.models.task_state_store import TaskStateStoreModel as State
+        except ImportError:
+            return {}
+        from sqlalchemy import select
+
+        dag_id, run_id, task_ids = self._where
+        query = select(State.task_id, State.map_index, State.value).where(
+            State.dag_id == dag_id, State.task_id.in_(task_ids), State.run_id == run_id, State.key == KEY
+        )
+        found = {(task, index): _noted(value) for task, index, value in self._session.execute(query)}
+        return {instance: place for instance, place in found.items() if place is not None}
 
     def _xcoms(self, keys: Collection[str], *columns: str) -> Iterable[Any]:
         """Rows of XCom with such a key: the task, its map index, and other columns."""
@@ -211,6 +243,13 @@ def _handle(value: Any) -> JobHandle | None:
         return JobHandle.parse(value)
     except SpecError:
         return None  # not a handle: a task of another operator uses the same key
+
+
+def _noted(text: str) -> JobPlace | None:
+    try:
+        return parse_place(json.loads(text))
+    except ValueError:
+        return None  # a store of the deployment's own keeps its values elsewhere
 
 
 async def read_connection(conn_id: str) -> ClusterConnection:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import psutil
+from airflow import __version__ as airflow_version
+from packaging.version import Version
 
 from tests.airflow.jobs import job_processes, line_numbers
 from tools.airflow_runner.api import PATIENCE, wait_until
 
+AIRFLOW_V_3_3 = Version(airflow_version) >= Version("3.3")
 #: Seconds: the jobs' grace period, and what it takes to signal them to end.
 GRACE = 3
 SIGNALLING = 30
 
 
-def start(airflow, dag_id, folder, mode="train"):
+def start(airflow, dag_id, folder, mode="train", **params):
     """A run whose job trains, and whose task has recorded its job and waits."""
-    run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": mode})
+    run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": mode, **params})
     folder.wait_for_training()
     wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), PATIENCE, lambda: "no handle in XCom")
-    if dag_id not in ("train_waiting", "train_once", "train_patient"):
+    if dag_id not in ("train_waiting", "train_once", "train_patient", "train_changed"):
         airflow.wait_for_task(dag_id, run, "train", "deferred")
     return run
 

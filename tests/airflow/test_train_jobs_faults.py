@@ -10,16 +10,19 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from airflow import __version__ as airflow_version
-from packaging.version import Version
 
 from tests.airflow.jobs import job_processes, line_numbers
-from tests.airflow.tasks import GRACE, SIGNALLING, assert_adopted_and_trained_once, start, worker_processes
+from tests.airflow.tasks import (
+    AIRFLOW_V_3_3,
+    GRACE,
+    SIGNALLING,
+    assert_adopted_and_trained_once,
+    start,
+    worker_processes,
+)
 from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
-
-AIRFLOW_V_3_3 = Version(airflow_version) >= Version("3.3")
 
 
 @pytest.fixture(params=["train_waiting", "train_deferred"])
@@ -52,6 +55,18 @@ def test_the_job_of_a_task_killed_in_its_last_try_is_ended(airflow, folder, kill
 
     assert airflow.wait_for_run("train_once", run) == "failed"
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_3, reason="Airflow keeps a task's state from 3.3 on")
+@pytest.mark.parametrize("then", ["native", 7], ids=["another backend", "fields that are not rendered"])
+def test_a_last_try_that_submits_nothing_ends_the_job_of_the_first(airflow, folder, then):
+    run = start(airflow, "train_changed", folder, then=then)
+
+    worker_processes(airflow, "train_changed", run)[0].kill()
+
+    assert airflow.wait_for_task("train_changed", run, "train", "failed")["try_number"] == 2
+    wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
+    assert len(folder.trainings()) == 1
 
 
 @pytest.mark.no_second_chance

@@ -73,6 +73,11 @@ with DAG("train_out_of_memory", schedule=None, params=PARAMS):
 with DAG("train_once", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", deferrable=False, **JOB)
 
+# Whose second try is given another backend; a number is none, and fails the template.
+with DAG("train_changed", schedule=None, params=PARAMS | {"then": "local"}):
+    changed = JOB | {"backend": "{{ 'local' if ti.try_number == 1 else params.then.strip() }}"}
+    TrainJobOperator(task_id="train", deferrable=False, retries=1, retry_delay=timedelta(seconds=1), **changed)
+
 with DAG("train_run_limited", schedule=None, params=PARAMS, dagrun_timeout=timedelta(hours=1)):
     TrainJobOperator(task_id="train", deferrable=True, **JOB)
 

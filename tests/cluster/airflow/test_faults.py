@@ -13,9 +13,10 @@ from functools import partial
 
 import pytest
 
+from airflow_trainer_provider.kinds.objects.labels import JOB, TASK
 from tests.airflow.jobs import line_numbers
-from tests.airflow.tasks import worker_processes
-from tests.cluster.airflow.jobs import handle_of, wait_until_alone, wait_until_gone
+from tests.airflow.tasks import AIRFLOW_V_3_3, worker_processes
+from tests.cluster.airflow.jobs import handle_of, key_of, wait_until_alone, wait_until_gone
 from tools.airflow_runner.api import wait_until
 
 KUBEFLOW = ("trainer", "training-operator", "native")
@@ -83,6 +84,28 @@ def kill_the_worker(on_cluster, new_folder, backend):
         text = airflow.task_log(dag_id, run, "train", 2)
         assert line_numbers(text, "worker-0", 1) == list(range(folder.lines_of(text, "worker-0")))
         wait_until_gone(on_cluster, handle_of(on_cluster, dag_id, run))
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_3, reason="Airflow keeps a task's state from 3.3 on")
+@pytest.mark.no_second_chance
+def test_a_try_on_another_backend_starts_once_the_job_of_the_first_is_gone(on_cluster, cluster, folder):
+    airflow = on_cluster.airflow
+    run = on_cluster.run("moved", "native", folder=str(folder))
+    folder.wait_for_training(seconds=_STARTED_WITHIN)
+    first = handle_of(on_cluster, "moved", run)
+
+    worker_processes(airflow, "moved", run)[0].kill()
+    folder.wait_for_training(2, seconds=_STARTED_WITHIN)
+
+    second = handle_of(on_cluster, "moved", run)
+    assert (first.backend, second.backend) == ("native", "training-operator")
+    pods = cluster.kubectl.list("pods", on_cluster.namespace, f"{TASK}={key_of(first)}")
+    assert {pod["metadata"]["labels"][JOB] for pod in pods} == {second.name}
+    folder.go()
+    assert airflow.wait_for_task("moved", run, "train", "success", try_number=2)["try_number"] == 2
+    log = airflow.task_log("moved", run, "train", 2)
+    assert f"Deleted Job {first.name} in namespace {on_cluster.namespace}." in log
+    wait_until_gone(on_cluster, second)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -9,6 +9,7 @@ import logging
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -24,11 +25,13 @@ from airflow.sdk import DAG
 import airflow_trainer_provider as provider
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, SubmitError
 from airflow_trainer_provider.hooks import task as task_state
+from airflow_trainer_provider.hooks.backends import JobPlace
 from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import spec_digest
 from airflow_trainer_provider.job.outcome import JobOutcome
-from airflow_trainer_provider.operators.failures.exceptions import OutOfMemory
+from airflow_trainer_provider.operators import train_job
+from airflow_trainer_provider.operators.failures.exceptions import OutOfMemory, Rejected
 from airflow_trainer_provider.operators.outcome import settle
 from airflow_trainer_provider.operators.train_job import SPEC_FIELDS
 from airflow_trainer_provider.spec import TrainJobSpec
@@ -199,12 +202,16 @@ class _Hook:
         self.outcomes, self.trouble = list(outcomes) or [outcome], trouble
         self.cancelled, self.acknowledged, self.waits, self.job, self.submits = [], [], [], None, 0
         self.starts, self.released, self.submitted = [], [], []
+        self.where, self.deleted = JobPlace("local", None, None), []
         self.adopted: str | None = None
         self.ended: bool | Exception = False
 
     async def choose(self, job):
         self.job = job
         return SimpleNamespace(backend=self, why="Backend auto: took this one.")
+
+    async def place(self, backend):
+        return self.where
 
     def check(self, job):
         pass
@@ -240,6 +247,11 @@ class _Hook:
 
     async def cancel_task(self, identity, reason, handle=None):
         self.cancelled.append((identity.task_id, handle, reason))
+
+    async def delete_task(self, identity, reason):
+        if self.trouble:
+            raise self.trouble
+        self.deleted.append((identity.try_number, reason, self.submits))
 
 
 @pytest.fixture
@@ -793,6 +805,94 @@ def test_a_submit_to_a_cluster_warns_where_nothing_names_this_airflow(
     operator.execute(context)
 
     assert len([each for each in warnings if "Set [trainer] deployment while none" in each]) == int(warns)
+
+
+class _Store:
+    """Airflow's store of the task's state."""
+
+    def __init__(self, *places, trouble=None):
+        self.trouble = trouble
+        self.values = {key: place._asdict() for key, place in zip(["trainer_place"], places, strict=False)}
+
+    def get(self, key):
+        if self.trouble:
+            raise self.trouble
+        return self.values.get(key)
+
+    def set(self, key, value, *, retention):
+        if self.trouble:
+            raise self.trouble
+        self.values[key] = value
+
+
+HERE, ELSEWHERE = JobPlace("native", "kube", "ml"), JobPlace("native", "kube", "theirs")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """The hook of the place that an earlier try has noted."""
+    hook = _Hook()
+    monkeypatch.setattr(train_job, "_hook_of", {ELSEWHERE: hook, HERE: None}.get)
+    return hook
+
+
+def _tried(context, store, try_number, hook=None):
+    context["ti"].try_number, context["task_state_store"] = try_number, store
+    operator = _operator(deferrable=False)
+    operator.hook = hook or _Hook(JobOutcome(summary={}))
+    operator.hook.where = HERE
+    return operator
+
+
+@pytest.mark.skipif(find_spec("airflow.models.task_state_store") is None, reason="Airflow before 3.3 has no store")
+@pytest.mark.parametrize(
+    ("noted", "try_number", "ends"), [((), 1, 0), ((), 2, 0), ((HERE,), 2, 0), ((ELSEWHERE,), 2, 1)]
+)
+def test_what_an_earlier_try_has_submitted_elsewhere_ends_before_anything_starts(
+    context, elsewhere, noted, try_number, ends
+):
+    store = _Store(*noted)
+    operator = _tried(context, store, try_number)
+    elsewhere.submits = operator.hook.submits
+
+    operator.execute(context)
+
+    assert elsewhere.deleted == [(2, "the task was tried again elsewhere", 0)] * ends
+    assert (operator.hook.submits, store.values) == (1, {"trainer_place": HERE._asdict()})
+
+
+def test_nothing_starts_while_what_an_earlier_try_has_submitted_elsewhere_may_train(context, elsewhere):
+    store = _Store(ELSEWHERE)
+    operator, elsewhere.trouble = _tried(context, store, 2), ApiError("the cluster does not answer.")
+
+    with pytest.raises(
+        Rejected, match=r"namespace theirs\).*not answer\. Nothing was started\..*'trainer_place'"
+    ) as error:
+        operator.execute(context)
+
+    assert not isinstance(error.value, AirflowFailException)
+    assert (operator.hook.submits, store.values) == (0, {"trainer_place": ELSEWHERE._asdict()})
+
+
+@pytest.mark.parametrize("store", [None, _Store(trouble=RuntimeError("it does not answer"))])
+def test_a_job_starts_though_airflow_keeps_no_state_of_the_task(context, elsewhere, store):
+    operator = _tried(context, store, 2)
+
+    operator.execute(context)
+
+    assert (operator.hook.submits, elsewhere.deleted) == (1, [])
+
+
+def test_a_try_whose_fields_are_refused_ends_what_an_earlier_one_has_submitted(context, elsewhere, state):
+    operator = _tried(context, _Store(ELSEWHERE), 2)
+    operator.framework, state.answer = "pytroch", "failed"
+
+    with pytest.raises(AirflowFailException, match="pytroch"):
+        operator.execute(context)
+    operator.on_kill()
+
+    assert elsewhere.cancelled == [("train", None, "the task is failed")]
+    assert operator.hook.cancelled == []
 
 
 @pytest.mark.parametrize(("try_number", "may_have_job"), [(1, False), (2, True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 import uuid
@@ -25,10 +26,16 @@ from sqlalchemy.orm import sessionmaker
 
 import airflow_trainer_provider as provider
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable, ConnectionUnreadable
+from airflow_trainer_provider.hooks.backends import JobPlace
 from airflow_trainer_provider.hooks.loop import run
 from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.plugins import ended_tasks, endings, traces
+
+try:
+    from airflow.models.task_state_store import TaskStateStoreModel
+except ImportError:  # Airflow before 3.3
+    TaskStateStoreModel = None
 
 HANDLE = JobHandle(
     name="j", uid="u", backend="native", framework="jax", leader="worker-0", owner=1, location="native/ml/kube"
@@ -42,7 +49,8 @@ def database(monkeypatch, tmp_path):
     """Airflow's, with the tables that are read, and functions that fill them."""
     models.import_all_models()  # what the tables refer to
     engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/airflow.db")
-    for model in (XComModel, RenderedTaskInstanceFields, TaskInstance, SerializedDagModel, DagVersion, DagRun):
+    tables = (XComModel, RenderedTaskInstanceFields, TaskInstance, SerializedDagModel, DagVersion, DagRun)
+    for model in (*tables, *([TaskStateStoreModel] if TaskStateStoreModel else ())):
         model.__table__.create(engine)
     monkeypatch.setattr(settings, "NonScopedSession", sessionmaker(engine))
     # Endings of an earlier test have nothing to do with this one.
@@ -103,6 +111,9 @@ def database(monkeypatch, tmp_path):
         fields=lambda task_id, values=FIELDS, **where: add_of_task(
             RenderedTaskInstanceFields, task_id, rendered_fields=values, **where
         ),
+        noted=lambda task_id, text: add_of_task(
+            TaskStateStoreModel, task_id, key="trainer_place", value=text, dag_run_id=1, updated_at=_NOW
+        ),
         task=task,
         dag=dag,
     )
@@ -141,9 +152,10 @@ def ended(monkeypatch):
     """Whose jobs were ended, where they were looked for, and whether released ones were spared."""
     ended = []
 
-    async def cancel_task(self, identity, reason, handle=None, *, spare_released=False):
+    async def cancel_task(self, identity, reason, handle=None, *, spare_released=False, here_too=False):
         place = (self._name, self._kubernetes_conn_id, self._namespace)
-        ended.append((identity.task_id, identity.map_index, identity.try_number, handle or place, spare_released))
+        where = (place, handle) if here_too and handle else handle or place
+        ended.append((identity.task_id, identity.map_index, identity.try_number, where, spare_released))
 
     monkeypatch.setattr(TrainerHook, "cancel_task", cancel_task)
 
@@ -169,6 +181,56 @@ def test_the_handle_in_xcom_says_where_the_job_is(database, ended):
 
 def test_the_templates_say_where_a_job_would_be_whose_handle_was_not_pushed(database, ended):
     database.fields("train")
+
+    ended_tasks.on_task_instance_failed(None, _row("train"))
+
+    assert ended() == [("train", -1, 2, (None, "kube", "ml"), False)]
+
+
+NOTED = JobPlace("trainer", "another", "theirs")
+with_store = pytest.mark.skipif(TaskStateStoreModel is None, reason="Airflow keeps a task's state from 3.3 on")
+
+
+@with_store
+@pytest.mark.parametrize("fields", [FIELDS, {**FIELDS, "namespace": "refused/"}])
+def test_the_place_that_the_task_has_noted_counts_whatever_its_last_try_was_given(database, ended, fields):
+    database.fields("train", fields)
+    database.noted("train", json.dumps(NOTED._asdict()))
+
+    ended_tasks.on_task_instance_failed("running", _row("train"))
+
+    assert ended() == [("train", -1, 2, tuple(NOTED), False)]
+
+
+@with_store
+def test_a_handle_that_was_edited_hides_no_job_of_a_task_that_has_noted_its_place(database, ended):
+    database.handle("train")
+    database.fields("train")
+    database.noted("train", json.dumps(NOTED._asdict()))
+
+    ended_tasks.on_task_instance_failed("running", _row("train"))
+
+    assert ended() == [("train", -1, 2, (tuple(NOTED), HANDLE), False)]
+
+
+@with_store
+def test_a_noted_place_counts_only_where_our_operator_has_noted_it(database, ended):
+    database.dag(
+        {"task_id": "train", "template_fields": ["framework", "rendered_job"]},
+        {"task_id": "theirs", "template_fields": ["bash_command"]},
+    )
+    for task_id in ("train", "theirs"):  # whose rendered fields Airflow has dropped
+        database.noted(task_id, json.dumps(NOTED._asdict()))
+        ended_tasks.on_task_instance_failed(None, _row(task_id))
+
+    assert ended() == [("train", -1, 2, tuple(NOTED), False)]
+
+
+@with_store
+@pytest.mark.parametrize("text", ["", "{", "7", '{"backend": "native"}', json.dumps({**NOTED._asdict(), "backend": 7})])
+def test_what_is_no_place_in_the_tasks_state_is_ignored(database, ended, text):
+    database.fields("train")
+    database.noted("train", text)
 
     ended_tasks.on_task_instance_failed(None, _row("train"))
 
@@ -474,6 +536,12 @@ class _Message(BaseModel):
     try_number: int = 2
     state: str = "failed"
     task: object
+    context: object = None
+
+    def get_template_context(self):
+        if self.context is None:
+            raise ValueError("the parameters of the run are invalid")
+        return self.context
 
 
 @pytest.mark.parametrize("handle", [HANDLE, None])
@@ -485,6 +553,16 @@ def test_a_worker_ends_what_its_operator_submitted_or_may_have(ended, handle):
     ended_tasks.on_task_instance_failed("running", _Message(task=operator))
 
     assert ended() == [("train", -1, 2, handle or ("native", "kubernetes_default", "ml"), False)]
+
+
+def test_a_worker_ends_what_an_earlier_try_has_submitted_though_the_fields_of_this_one_were_never_rendered(ended):
+    with DAG("d", schedule=None):
+        operator = provider.JAXJobOperator(task_id="train", backend="native", namespace="{{ nothing }}")
+    context = {"task_state_store": SimpleNamespace(get={"trainer_place": NOTED._asdict()}.get)}
+
+    ended_tasks.on_task_instance_failed("running", _Message(task=operator, context=context))
+
+    assert ended() == [("train", -1, 2, tuple(NOTED), False)]
 
 
 def test_a_worker_has_nothing_to_end_for_others_or_for_what_was_refused(ended):

@@ -103,6 +103,17 @@ for how in ("waiting", "deferred"):
                 **options,
             )
 
+# Whose second try is given another backend.
+with DAG("moved", schedule=None, params=PARAMS | {"then": "training-operator"}):
+    TrainJobOperator(
+        task_id="train",
+        deferrable=False,
+        retries=1,
+        retry_delay=timedelta(seconds=1),
+        run_policy={"grace_period_seconds": 3},
+        **WATCHED | {"backend": "{{ params.backend if ti.try_number == 1 else params.then }}"},
+    )
+
 HOLD = "import time; block = bytearray(120 << 20); time.sleep(3); print(len(block) >> 20, 'MiB held')"
 for how in ("waiting", "deferred"):
     with DAG(f"grown_{how}", schedule=None, params=PARAMS):
