@@ -14,11 +14,16 @@ def check_names(task: Any, fields: Collection[str]) -> None:
     :raises SpecError: one has a value that it cannot have.
     """
     from airflow_trainer_provider.hooks.backends import DEFAULT_CONNECTION
+    from airflow_trainer_provider.operators.hidden_fields import given
 
     defaults = {"kubernetes_conn_id": DEFAULT_CONNECTION}
     for field in fields:
         value = _parsed(task, field)
-        setattr(task, field, defaults.get(field) if value is None else value)
+        if value is None:
+            value = defaults.get(field)
+        # What hides a secret in it stays: Airflow stores the fields of a task that has ended once more.
+        if value is not given(getattr(task, field)):
+            setattr(task, field, value)
 
 
 def valid_names(task: Any, fields: Collection[str]) -> dict[str, str]:

@@ -59,9 +59,9 @@ def note_place(context: Context, place: JobPlace) -> None:
     store: Any = context.get("task_state_store")
     if store is None:
         return
-    from airflow.sdk.execution_time.context import NEVER_EXPIRE
-
     try:
+        from airflow.sdk.execution_time.context import NEVER_EXPIRE
+
         store.set(KEY, place._asdict(), retention=NEVER_EXPIRE)
     except Exception as error:
         # The job can be found without the note, unless the fields of the next try are others.
