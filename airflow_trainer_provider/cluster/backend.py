@@ -20,7 +20,7 @@ from airflow_trainer_provider.cluster.operations.last_status import read_last
 from airflow_trainer_provider.cluster.operations.order import Order, manifest_order, order_of
 from airflow_trainer_provider.cluster.operations.render import render
 from airflow_trainer_provider.cluster.operations.submit import Submitter
-from airflow_trainer_provider.cluster.operations.task_jobs import jobs_of
+from airflow_trainer_provider.cluster.operations.task_jobs import end_earlier, jobs_of
 from airflow_trainer_provider.cluster.result import result_of
 from airflow_trainer_provider.cluster.show_logs import show_logs
 from airflow_trainer_provider.cluster.state.groups import job_object
@@ -79,7 +79,7 @@ class ClusterBackend:
     def __init__(self, name: str, cluster: Cluster | None, namespace: str) -> None:
         self.name = name
         self._cluster = cluster
-        self._namespace = namespace
+        self.namespace = namespace
         # An ended job's pods may go at any time; what was seen of them at its end stays.
         self._ended: dict[str, Snapshot] = {}
         # What its runtime says of a job's replicas is asked for once.
@@ -102,7 +102,7 @@ class ClusterBackend:
     def render(self, job: Plan, identity: Identity) -> str:
         """The job's objects as YAML. Creates nothing, and asks no cluster."""
         order = self._order(job, identity)
-        return render(order.render(order.name, Facts()), self._namespace)
+        return render(order.render(order.name, Facts()), self.namespace)
 
     async def support(self, job: Plan) -> Support:
         """Whether the kind of the job's framework is installed."""
@@ -118,15 +118,19 @@ class ClusterBackend:
         order = self._order(job, identity, admit)
         await self._ensure_served(order.kind)
         cluster = self._connected()
-        found, adopted = await Submitter(cluster, self._namespace, order, start).submit()
+        found, adopted = await Submitter(cluster, self.namespace, order, start).submit()
         return Submission(found.handle(cluster.connection.id), adopted)
+
+    async def end_earlier(self, identity: Identity) -> None:
+        """End the jobs of earlier tries in the namespace, of all kinds."""
+        await end_earlier(self._connected(), self.namespace, identity)
 
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns; half-cancelled ones too."""
         cluster = self._connected()
         kinds = await cluster.served(BACKENDS[self.name])
         handles = []
-        for job in await jobs_of(cluster, kinds, self._namespace, identity):
+        for job in await jobs_of(cluster, kinds, self.namespace, identity):
             if owner_of(job.main) > identity.try_number or is_being_deleted(job.main):
                 continue
             if _is_half_cancelled(job) or not (await Snapshot.read(cluster, job)).status().phase.ended:
@@ -273,17 +277,17 @@ class ClusterBackend:
 
     def where(self) -> str:
         """The namespace."""
-        return f"in namespace {self._namespace}"
+        return f"in namespace {self.namespace}"
 
     async def search(self, wanted: Wanted) -> list[JobHandle]:
         """The jobs that are looked for, of this backend's kinds."""
         cluster, meant = self._connected(), kinds_called(wanted.kind)
         kinds = [kind for kind in BACKENDS[self.name] if kind in meant]
-        return [job.handle(cluster.connection.id) for job in await find(cluster, kinds, self._namespace, wanted)]
+        return [job.handle(cluster.connection.id) for job in await find(cluster, kinds, self.namespace, wanted)]
 
     async def overviews(self) -> list[Overview]:
         """How all jobs of this backend's kinds stand, with a few requests for all of them."""
-        return await overviews(self._connected(), BACKENDS[self.name], self._namespace)
+        return await overviews(self._connected(), BACKENDS[self.name], self.namespace)
 
     async def describe(self, handle: JobHandle) -> Description:
         """All that is known of a job."""
@@ -313,7 +317,7 @@ class ClusterBackend:
 
     async def clean_up(self, wanted: CleanUp) -> list[CleanedUp]:
         """Delete jobs of this backend's kinds that no task needs any more, and what interrupted submits have left."""
-        return await clean_up(self._connected(), BACKENDS[self.name], self._namespace, wanted)
+        return await clean_up(self._connected(), BACKENDS[self.name], self.namespace, wanted)
 
     async def close(self) -> None:
         """Close the connections to the cluster. Other backends on it share them."""
@@ -323,8 +327,8 @@ class ClusterBackend:
     def _order(self, job: Plan, identity: Identity, admit: Admit | None = None) -> Order:
         kind = kind_for(self.name, job)
         if isinstance(job, JobPlan):
-            return order_of(kind, self._namespace, job, identity, admit)
-        return manifest_order(job, self._namespace, identity)
+            return order_of(kind, self.namespace, job, identity, admit)
+        return manifest_order(job, self.namespace, identity)
 
     def _frames_of(self, handle: JobHandle) -> Frames:
         """What was seen in the job's logs of the function's value."""

@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
@@ -136,16 +135,15 @@ class TrainerHook(BaseHook):
         """Where a new job would be made in the cluster; None where it would run on this machine."""
         return None if self.name == LOCAL else self._namespace or await self._usual_namespace()
 
-    async def place(self, backend: Backend) -> JobPlace:
+    def place(self, backend: Backend) -> JobPlace:
         """Where the jobs of a backend are, whatever the settings are by the time of a look there.
 
         :param backend: one of this hook's.
         """
         if backend.name == LOCAL:
             return JobPlace(LOCAL, None, None)
-        namespace = self._namespace
-        if backend.name in CLUSTER_BACKENDS:
-            namespace = namespace or await self._usual_namespace()
+        # What the connection said of the namespace when the backend was made counts.
+        namespace = getattr(backend, "namespace", None) or self._namespace
         return JobPlace(backend.name, self._kubernetes_conn_id, namespace)
 
     async def choose(self, job: Plan) -> Choice:
@@ -339,13 +337,7 @@ class TrainerHook(BaseHook):
         await (await self.backend_of(handle)).cancel(handle, reason)
 
     async def cancel_task(
-        self,
-        identity: Identity,
-        reason: str,
-        handle: JobHandle | None = None,
-        *,
-        spare_released: bool = False,
-        here_too: bool = False,
+        self, identity: Identity, reason: str, handle: JobHandle | None = None, *, spare_released: bool = False
     ) -> None:
         """Ask the jobs of a task to end, whoever waits for them.
 
@@ -354,26 +346,24 @@ class TrainerHook(BaseHook):
         :param handle: a job that the task had: the others are on the same backend. None looks where this hook would
             submit one. That of another task's job ends nothing: XCom can be edited.
         :param spare_released: leave the jobs alone that outlive their task.
-        :param here_too: look where this hook would submit one although there is a handle.
         """
-        of_handle = await self.backend_of(handle) if handle else None
-        here = await self.backends() if here_too or of_handle is None else []
-        for backend in [*here, *([of_handle] if of_handle and of_handle not in here else [])]:
-            for each in await _jobs_of(identity, backend, handle if backend is of_handle else None):
+        for backend in [await self.backend_of(handle)] if handle else await self.backends():
+            found = {each.uid: each for each in await backend.find(identity)}
+            # A component with other settings computes another identity.
+            if handle and handle.uid not in found and await _is_of(backend, handle, identity):
+                found[handle.uid] = handle
+            for each in found.values():
                 if not (spare_released and await backend.is_released(each)):
                     await backend.cancel(each, reason)
 
-    async def delete_task(self, identity: Identity, reason: str) -> None:
-        """Delete the jobs of a task where this hook would submit one, and wait until they have ended.
+    async def end_earlier(self, identity: Identity) -> None:
+        """End the jobs of a task where this hook would submit one, and wait until none of their processes is left.
 
-        :param identity: the task, and the try whose jobs are meant; those of earlier tries are among them.
-        :param reason: what the jobs' status will say.
-        :raises ManageError: the processes of one do not end.
+        :param identity: the task, and the try that starts its job elsewhere.
+        :raises SubmitError: a later try has one of them, or one does not end.
         """
         for backend in await self.backends():
-            for handle in await backend.find(identity):
-                with suppress(JobLost):
-                    self.log.info("%s", await backend.delete(handle, reason))
+            await backend.end_earlier(identity)
 
     async def _backend(self, name: str, conn_id: str, namespace: str | None) -> Backend:
         key = (name, conn_id, namespace)
@@ -465,14 +455,6 @@ class TrainerHook(BaseHook):
             # Pods go, and their logs with them; a disk fails. The verdict does without.
             self.log.warning("No last lines of %s of training job %s: %s", replica, handle.name, error)
             return []
-
-
-async def _jobs_of(identity: Identity, backend: Backend, handle: JobHandle | None) -> list[JobHandle]:
-    """The jobs of a task on a backend; that of the handle too, which a component with other settings made."""
-    found = await backend.find(identity)
-    if handle and handle.uid not in {each.uid for each in found} and await _is_of(backend, handle, identity):
-        found.append(handle)
-    return found
 
 
 async def _is_of(backend: Backend, handle: JobHandle, identity: Identity) -> bool:

@@ -231,6 +231,15 @@ class Backend(Protocol):
         :raises SubmitError: the backend did not take it.
         """
 
+    async def end_earlier(self, identity: Identity) -> None:
+        """End all jobs of this task, and wait until none of their processes is left: its next job is elsewhere.
+
+        A job that has succeeded is not taken.
+
+        :param identity: the task, and the try that starts its job elsewhere.
+        :raises SubmitError: a later try has one of them, or one does not end.
+        """
+
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns. Starts and adopts nothing.
 

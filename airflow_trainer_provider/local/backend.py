@@ -84,6 +84,10 @@ class LocalBackend:
         """Start the job, or adopt what an earlier try left. Each job has a folder, and a name, of its own."""
         return await asyncio.to_thread(self._submit, spec_job(self.name, job), identity)
 
+    async def end_earlier(self, identity: Identity) -> None:
+        """End the jobs of earlier tries on this machine."""
+        await asyncio.to_thread(self._end_earlier, identity)
+
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns."""
         return await asyncio.to_thread(self._find, identity)
@@ -267,16 +271,18 @@ class LocalBackend:
         prune(self._root, self._keep)
         digest = spec_digest(job.spec)
         with locked(self._root / f".{identity.key}.lock", wait=True):
-            for folder in self._jobs_of(identity):
-                # One whose folder another process removes meanwhile has ended.
-                with suppress(JobLost), folder.lost_if_gone():
-                    adopted = self._adopt(folder, identity, digest)
-                    if adopted:
-                        return Submission(self._handle(folder, job, identity.try_number), adopted)
+            if earlier := self._adopted(identity, digest):
+                folder, why = earlier
+                return Submission(self._handle(folder, job, identity.try_number), why)
             make_checkpoint_folder(job, identity)
             folder = self._create(job, identity, digest)
             self._start_supervisor(folder)
             return Submission(self._handle(folder, job, identity.try_number))
+
+    def _end_earlier(self, identity: Identity) -> None:
+        if self._root.is_dir():
+            with locked(self._root / f".{identity.key}.lock", wait=True):
+                self._adopted(identity, None)
 
     def _find(self, identity: Identity) -> list[JobHandle]:
         handles = []
@@ -300,7 +306,19 @@ class LocalBackend:
                 found.append((self._handle(folder, plan_job(record.spec), folder.owner), record.identity))
         return found
 
-    def _adopt(self, folder: RunFolder, identity: Identity, digest: str) -> str | None:
+    def _adopted(self, identity: Identity, digest: str | None) -> tuple[RunFolder, str] | None:
+        """The earlier job that is the one to use, and why. The others have ended.
+
+        :param digest: of the job that is wanted; None where none of these is.
+        """
+        for folder in self._jobs_of(identity):
+            # One whose folder another process removes meanwhile has ended.
+            with suppress(JobLost), folder.lost_if_gone():
+                if why := self._adopt(folder, identity, digest):
+                    return folder, why
+        return None
+
+    def _adopt(self, folder: RunFolder, identity: Identity, digest: str | None) -> str | None:
         """Why this earlier job is the one to use; None where it is not, and has ended."""
         record = folder.record()
         earlier = record.identity

@@ -125,6 +125,7 @@ def settle(ti: RuntimeTaskInstance) -> None:
     """
     from airflow_trainer_provider.hooks.loop import run
     from airflow_trainer_provider.hooks.task import has_succeeded, identity_of_task
+    from airflow_trainer_provider.operators.records.place import forget_place
 
     task: Any = ti.task
     hook, handle = task.succeeded_job
@@ -135,6 +136,7 @@ def settle(ti: RuntimeTaskInstance) -> None:
         return
     if recorded:
         acknowledge(hook, handle)
+        forget_place(ti.get_template_context())
 
 
 def hand_on_found(context: Context, found: Sequence[Found], every: bool) -> Any:

@@ -258,10 +258,10 @@ class TrainJobOperator(BaseOperator):
 
         identity = self._identity = _identity(context)
         self.may_have_job = identity.try_number > 1
-        if self.may_have_job:
-            self.look_up_place(context)
         deadline = self._deadline()
         try:
+            if self.may_have_job:
+                self.look_up_place(context)
             job, notes = self._planned()
             for note in notes:
                 self.log.info("%s", note)
@@ -360,13 +360,14 @@ class TrainJobOperator(BaseOperator):
         await self.end_jobs(identity, f"the task is {state}")
 
     def look_up_place(self, context: Context) -> None:
-        """Find out where an earlier try has submitted its job.
+        """Find out where the task has submitted its last job, unless this process knows it.
 
         :param context: of this try.
+        :raises SubmitError: Airflow does not say.
         """
         from airflow_trainer_provider.operators.records.place import noted_place
 
-        self._noted_place = noted_place(context)
+        self._noted_place = self._noted_place or noted_place(context)
 
     async def end_jobs(self, identity: Identity, reason: str) -> None:
         """Ask the task's jobs to end: where this try's is, or where that of an earlier try was submitted.
@@ -487,9 +488,11 @@ class TrainJobOperator(BaseOperator):
     def _submit(self, context: Context, backend: Backend, job: Plan, start: int = 1) -> Submission:
         from airflow_trainer_provider.hooks.loop import run
 
-        self.may_have_job = True
         identity = _identity(context)
-        self._move(context, backend, identity)
+        if self.may_have_job:
+            self.look_up_place(context)
+        self._move(self.hook.place(backend), context, identity)
+        self.may_have_job = True
         submission = run(backend.submit(job, identity, start=start, admit=self._admit))
         handle = self.handle = submission.handle
         if self._killed:
@@ -509,24 +512,25 @@ class TrainJobOperator(BaseOperator):
         push_links(self, handle, context["ti"])
         return submission
 
-    def _move(self, context: Context, backend: Backend, identity: Identity) -> None:
+    def _move(self, place: JobPlace, context: Context, identity: Identity) -> None:
         """Note where the job is about to be submitted; what an earlier try has submitted elsewhere ends first."""
         from airflow_trainer_provider.errors import SubmitError, TrainJobError
         from airflow_trainer_provider.hooks.loop import run
         from airflow_trainer_provider.operators.records.place import KEY, note_place
 
-        place, earlier = run(self.hook.place(backend)), self._noted_place
+        earlier = self._noted_place
         if place == earlier:
             return
         if earlier:
             try:
-                run(_hook_of(earlier).delete_task(identity, "the task was tried again elsewhere"))
-            except TrainJobError as error:
+                run(_hook_of(earlier).end_earlier(identity))
+            except Exception as error:
                 raise SubmitError(
                     f"An earlier try submitted its job elsewhere ({earlier}), where it may still train: {error} "
-                    f"Nothing was started. If no job of this task is left there, delete {KEY!r} from the task's state."
+                    f"Nothing was started. If no job of this task is left there, delete {KEY!r} from the task's state.",
+                    retryable=not isinstance(error, TrainJobError) or error.retryable,
                 ) from error
-            self.log.info("An earlier try submitted its job elsewhere (%s); none is left there.", earlier)
+            self.log.info("An earlier try submitted its job elsewhere (%s); none runs there any more.", earlier)
         note_place(context, place)
         self._noted_place = place
 

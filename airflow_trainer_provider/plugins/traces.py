@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,35 +81,46 @@ class Ending:
         return found.try_number == task.try_number and state in OVER
 
     async def end_jobs(self) -> None:
-        """End those that have not ended."""
-        from airflow_trainer_provider.errors import SpecError
+        """End those that have not ended, wherever one of the records says that a job is.
+
+        Anyone may write to XCom, and whoever may edit the task's state: no record hides what another one names.
+        """
+        from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.hooks.task import identity_of_task
 
-        identity = identity_of_task(self.task)
-        try:
-            await self._hook().cancel_task(
-                identity,
-                self.task.reason,
-                self.handle,
-                spare_released=self.spare_released,
-                # Anyone may write to XCom: the task's own job may be elsewhere than the handle says.
-                here_too=self.noted is not None,
-            )
-        except SpecError as error:
-            if self.handle:
-                raise
-            log.info("%s has started no job: its fields were refused: %s", self, error)
+        identity, errors = identity_of_task(self.task), []
+        for hook, handle in self._hooks():
+            try:
+                await hook.cancel_task(identity, self.task.reason, handle, spare_released=self.spare_released)
+            except TrainJobError as error:
+                errors.append(error)
+        if errors:
+            raise max(errors, key=lambda error: error.retryable)
 
-    def _hook(self) -> TrainerHook:
+    def _hooks(self) -> Iterator[tuple[TrainerHook, JobHandle | None]]:
+        """What finds the jobs, each with the handle by which it does."""
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
         if self.noted:
-            return TrainerHook(*self.noted, read_connection)
+            yield TrainerHook(*self.noted, read_connection), None
         if self.handle:
-            return TrainerHook(self.handle.backend, read_connection=read_connection)
+            yield TrainerHook(self.handle.backend, read_connection=read_connection), self.handle
         # The task was killed before it could push the handle: its job is where the operator would have submitted it.
-        fields = self.fields
-        return TrainerHook(fields["backend"], fields["kubernetes_conn_id"], fields["namespace"], read_connection)
+        if not (self.noted or self.handle) and (hook := self._hook_of_fields()):
+            yield hook, None
+
+    def _hook_of_fields(self) -> TrainerHook | None:
+        from airflow_trainer_provider.errors import SpecError
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
+
+        given = (self.fields["backend"], self.fields["kubernetes_conn_id"], self.fields["namespace"])
+        try:
+            hook = TrainerHook(*given, read_connection)
+            log.debug("The jobs of %s are looked for on backend %s", self, hook.name)
+        except SpecError as error:
+            log.info("%s has started no job: its fields were refused: %s", self, error)
+            return None
+        return hook
 
 
 def endings_of(requests: Sequence[Request]) -> list[Ending]:

@@ -127,3 +127,44 @@ async def test_a_handle_of_a_job_that_never_was_is_lost(contract):
     with pytest.raises(JobLost, match=handle.name):
         await contract.backend.status(other)
     await contract.end(handle)
+
+
+async def test_all_that_earlier_tries_have_ends_where_the_next_one_is_elsewhere(contract):
+    first = await contract.submit(contract.case.job('note("old"); time.sleep(300)', nodes=1), 1)
+    await contract.until((contract.case.shared / "old").exists)
+
+    await contract.backend.end_earlier(contract.identity(2))
+
+    assert contract.case.processes(first) == 0
+    assert await contract.was_cancelled(first)
+    assert await contract.backend.find(contract.identity(2)) == []
+
+
+async def test_a_job_that_is_ending_is_waited_for_where_the_next_one_is_elsewhere(contract):
+    slow = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); note("old"); time.sleep(300)'
+    first = await contract.submit(contract.case.job(slow, nodes=1), 1)
+    await contract.until((contract.case.shared / "old").exists)
+    await contract.backend.cancel(first, "the task was cleared")
+
+    await contract.backend.end_earlier(contract.identity(2))
+
+    assert contract.case.processes(first) == 0
+
+
+async def test_nothing_of_a_later_try_ends_where_one_that_is_out_of_date_is_elsewhere(contract):
+    job = contract.case.job(_TRAIN, nodes=1)
+    handle = await contract.submit(job, 2)
+
+    with pytest.raises(SubmitError, match="try 1 is out of date"):
+        await contract.backend.end_earlier(contract.identity(1))
+
+    contract.release("go")
+    assert (await contract.end(handle)).phase is JobPhase.SUCCEEDED
+
+
+async def test_there_may_be_nothing_of_earlier_tries(contract):
+    job = contract.case.job("pass", nodes=1)
+    await contract.run(job, 1)
+
+    await contract.backend.end_earlier(contract.identity(2))
+    await contract.backend.end_earlier(contract.identity(3))

@@ -13,7 +13,7 @@ from airflow_trainer_provider.cluster.operations.end import end, finish, wait_un
 from airflow_trainer_provider.cluster.operations.order import Order
 from airflow_trainer_provider.cluster.operations.refusal import refusal
 from airflow_trainer_provider.cluster.operations.suspension import is_suspended, resume
-from airflow_trainer_provider.cluster.operations.task_jobs import jobs_of
+from airflow_trainer_provider.cluster.operations.task_jobs import ensure_current, jobs_of
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import (
     annotated,
@@ -81,7 +81,7 @@ class Submitter:
             if adopted:
                 return adopted
         job, why = await self._create()
-        self._ensure_current(job)
+        ensure_current(job, self._identity)
         await self._look_again(job)
         return job, why
 
@@ -101,7 +101,7 @@ class Submitter:
                     # Parts without an owner could train until the garbage collector comes.
                     raise self._creator.deleted(begun.job.name)
                 job = await self._creator.finish(begun)
-                self._ensure_current(job)
+                ensure_current(job, self._identity)
                 return job
         except NameTaken:
             return None
@@ -110,18 +110,9 @@ class Submitter:
             await wait_until_ended(self._cluster, begun.job)
         return None
 
-    def _ensure_current(self, job: JobObject) -> None:
-        """Refuse a job that a later try owns."""
-        owner = owner_of(job.main)
-        if owner > self._identity.try_number:
-            raise SubmitError(
-                f"Try {owner} of this task already has job {job.name}; "
-                f"try {self._identity.try_number} is out of date and starts nothing."
-            )
-
     async def _adopt(self, job: JobObject) -> _Adopted | None:
         """The earlier job, and why it is the one to use; None where it is not, and has ended."""
-        self._ensure_current(job)
+        ensure_current(job, self._identity)
         earlier = identity_of(job.main) or self._identity
         same = job.kind is self._kind and job.annotation(labels.DIGEST) == self._order.digest
         status = (await Snapshot.read(self._cluster, job)).status()

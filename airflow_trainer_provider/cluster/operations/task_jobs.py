@@ -1,16 +1,24 @@
-"""Finds the jobs of one task in the cluster, whichever try submitted them."""
+"""Finds the jobs of one task in the cluster, whichever try submitted them, and ends those of its earlier tries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from airflow_trainer_provider.cluster.cluster import Cluster
+from airflow_trainer_provider.cluster.operations.end import end, finish, wait_until_ended
+from airflow_trainer_provider.cluster.operations.wait import Remaining, has_ended, names_of, wait_until_gone
 from airflow_trainer_provider.cluster.state.job_object import JobObject
-from airflow_trainer_provider.cluster.state.objects import identity_of, owner_of
+from airflow_trainer_provider.cluster.state.objects import identity_of, is_being_deleted, owner_of
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot
+from airflow_trainer_provider.errors import SubmitError
 from airflow_trainer_provider.job.identity import Identity
-from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.kinds.base import PODS, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.registry import KINDS
+
+_ELSEWHERE = "the task was tried again elsewhere"
 
 
 async def jobs_of(
@@ -40,3 +48,51 @@ def _selector(identity: Identity) -> str:
 def _is_of(identity: Identity, main: Manifest) -> bool:
     recorded = identity_of(main)
     return recorded is not None and identity.is_same_task(recorded)
+
+
+async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> None:
+    """End the jobs of a task in a namespace, of any kind, and wait until no pod of them runs.
+
+    Those that have ended are finished as ``on_finish_action`` says: of a job that has failed, some pods may still run.
+
+    :param cluster: where they are.
+    :param namespace: where they are.
+    :param identity: the task, and the try that starts its job elsewhere.
+    :raises SubmitError: a later try has one of them, or one does not end.
+    """
+    for job in await jobs_of(cluster, await cluster.served(KINDS.values()), namespace, identity):
+        ensure_current(job, identity)
+        phase = (await Snapshot.read(cluster, job)).status().phase
+        if phase in (JobPhase.SUCCEEDED, JobPhase.FAILED) and not is_being_deleted(job.main):
+            await finish(cluster, job, succeeded=phase is JobPhase.SUCCEEDED)
+        elif not await end(cluster, job, _ELSEWHERE, identity.try_number, resumable=False):
+            raise SubmitError(f"A later try of this task has adopted job {job.name}.")
+        await wait_until_ended(cluster, job)
+    await _wait_for_pods(cluster, namespace, identity)
+
+
+async def _wait_for_pods(cluster: Cluster, namespace: str, identity: Identity) -> None:
+    """Wait for the pods of jobs that are gone already: a job is deleted before its pods end."""
+
+    async def look() -> Remaining | None:
+        found = (await cluster.client.list(PODS, namespace, label_selector=_selector(identity))).items
+        pods = [pod for pod in found if not has_ended(pod)]
+        return Remaining(names_of(pods), pods) if pods else None
+
+    if left := await wait_until_gone(look):
+        raise SubmitError(f"The pods of jobs of earlier tries have been deleted, and do not end: {left}.")
+
+
+def ensure_current(job: JobObject, identity: Identity) -> None:
+    """Refuse a job that a later try owns.
+
+    :param job: of the task.
+    :param identity: the try that wants a job.
+    :raises SubmitError: a later try owns it.
+    """
+    owner = owner_of(job.main)
+    if owner > identity.try_number:
+        raise SubmitError(
+            f"Try {owner} of this task already has job {job.name}; "
+            f"try {identity.try_number} is out of date and starts nothing."
+        )

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.errors import SpecError, SubmitError
 from airflow_trainer_provider.hooks.backends import JobPlace
 
 if TYPE_CHECKING:
@@ -30,15 +31,20 @@ def parse_place(value: Any) -> JobPlace | None:
     """
     if not isinstance(value, Mapping) or value.keys() != set(JobPlace._fields):
         return None
+    from airflow_trainer_provider.hooks.trainer import TrainerHook
+
     place = JobPlace(**value)
-    texts = all(isinstance(each, str) or each is None for each in place)
-    return place if texts and place.backend else None
+    try:
+        return place if place.backend and TrainerHook(*place).name else None
+    except SpecError:
+        return None
 
 
 def noted_place(context: Context) -> JobPlace | None:
-    """Where the task has submitted its last job; None where it has not, or nothing notes it.
+    """Where the task has submitted its last job; None where it has not, or Airflow has no store.
 
     :param context: of any try of the task, in its process.
+    :raises SubmitError: the store does not answer.
     """
     store: Any = context.get("task_state_store")
     if store is None:
@@ -46,8 +52,10 @@ def noted_place(context: Context) -> JobPlace | None:
     try:
         return parse_place(store.get(KEY))
     except Exception as error:
-        log.warning("Where an earlier try has submitted its job could not be read from the task's state: %s", error)
-        return None
+        raise SubmitError(
+            f"Where an earlier try has submitted its job could not be read from the task's state ({error}). It may "
+            "still train there: nothing was started."
+        ) from error
 
 
 def note_place(context: Context, place: JobPlace) -> None:
@@ -55,6 +63,7 @@ def note_place(context: Context, place: JobPlace) -> None:
 
     :param context: of the try.
     :param place: the job's place.
+    :raises SubmitError: the store does not take it. That of a try that is out of date takes nothing.
     """
     store: Any = context.get("task_state_store")
     if store is None:
@@ -64,5 +73,20 @@ def note_place(context: Context, place: JobPlace) -> None:
 
         store.set(KEY, place._asdict(), retention=NEVER_EXPIRE)
     except Exception as error:
-        # The job can be found without the note, unless the fields of the next try are others.
-        log.warning("Where the job is submitted could not be noted in the task's state: %s", error)
+        raise SubmitError(
+            f"Where the job is submitted could not be noted in the task's state ({error}): nothing was started."
+        ) from error
+
+
+def forget_place(context: Context) -> None:
+    """Forget where the task has submitted its job, of which nothing is left: it may be cleared once that place is gone.
+
+    :param context: of the try that has succeeded.
+    """
+    store: Any = context.get("task_state_store")
+    if store is None:
+        return
+    try:
+        store.delete(KEY)
+    except Exception as error:
+        log.info("Where the job was submitted stays in the task's state: %s", error)

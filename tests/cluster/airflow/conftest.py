@@ -80,6 +80,20 @@ def session_namespace(any_cluster: Access) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def another_namespace(any_cluster: Access, session_namespace: str) -> Iterator[str]:
+    """A second namespace in which the workers' account has its rights too."""
+    name = f"{session_namespace}-2"
+    kubectl, where = any_cluster.kubectl, f"--namespace={name}"
+    kubectl("create", "namespace", name)
+    kubectl("create", "configmap", "scripts", where, f"--from-file={SCRIPT}")
+    kubectl.apply(airflows_accounts(name), where)
+    account = f"--serviceaccount={session_namespace}:{WORKER}"
+    kubectl("create", "rolebinding", "worker-of-another", where, f"--role={WORKER}", account)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
 def tokens(any_cluster: Access, session_namespace: str) -> dict[str, str]:
     """Service account -> a token of it."""
     accounts = {WORKER, *_ACCOUNTS.values()}

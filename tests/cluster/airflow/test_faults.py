@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from airflow_trainer_provider.kinds.objects.labels import JOB, TASK
+from airflow_trainer_provider.kinds.objects.labels import TASK
 from tests.airflow.jobs import line_numbers
 from tests.airflow.tasks import AIRFLOW_V_3_3, worker_processes
 from tests.cluster.airflow.jobs import handle_of, key_of, wait_until_alone, wait_until_gone
@@ -87,25 +87,31 @@ def kill_the_worker(on_cluster, new_folder, backend):
 
 
 @pytest.mark.skipif(not AIRFLOW_V_3_3, reason="Airflow keeps a task's state from 3.3 on")
+@on_each_backend
 @pytest.mark.no_second_chance
-def test_a_try_on_another_backend_starts_once_the_job_of_the_first_is_gone(on_cluster, cluster, folder):
+def test_a_try_in_another_namespace_starts_once_the_job_of_the_first_is_gone(
+    on_cluster, new_folder, another_namespace, side_by_side, backend
+):
+    side_by_side(partial(move, on_cluster, new_folder, another_namespace))
+
+
+def move(on_cluster, new_folder, another_namespace, backend):
     airflow = on_cluster.airflow
-    run = on_cluster.run("moved", "native", folder=str(folder))
-    folder.wait_for_training(seconds=_STARTED_WITHIN)
-    first = handle_of(on_cluster, "moved", run)
+    with new_folder() as folder:
+        run = on_cluster.run("moved", backend, folder=str(folder), then=another_namespace)
+        folder.wait_for_training(seconds=_STARTED_WITHIN)
+        first = handle_of(on_cluster, "moved", run)
 
-    worker_processes(airflow, "moved", run)[0].kill()
-    folder.wait_for_training(2, seconds=_STARTED_WITHIN)
+        worker_processes(airflow, "moved", run)[0].kill()
+        folder.wait_for_training(2, seconds=_STARTED_WITHIN)
 
-    second = handle_of(on_cluster, "moved", run)
-    assert (first.backend, second.backend) == ("native", "training-operator")
-    pods = cluster.kubectl.list("pods", on_cluster.namespace, f"{TASK}={key_of(first)}")
-    assert {pod["metadata"]["labels"][JOB] for pod in pods} == {second.name}
-    folder.go()
-    assert airflow.wait_for_task("moved", run, "train", "success", try_number=2)["try_number"] == 2
-    log = airflow.task_log("moved", run, "train", 2)
-    assert f"Deleted Job {first.name} in namespace {on_cluster.namespace}." in log
-    wait_until_gone(on_cluster, second)
+        selector = f"{TASK}={key_of(first)}"
+        assert on_cluster.access.kubectl.list("pods", another_namespace, selector) == []
+        assert on_cluster.access.kubectl.list("pods", on_cluster.namespace, selector) != []
+        folder.go()
+        assert airflow.wait_for_task("moved", run, "train", "success", try_number=2)["try_number"] == 2
+        assert f"namespace {another_namespace}); none runs there" in airflow.task_log("moved", run, "train", 2)
+        wait_until_gone(on_cluster, first)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

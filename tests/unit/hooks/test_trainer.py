@@ -333,7 +333,7 @@ async def test_the_option_says_whose_lines_are_shown(clusters, monkeypatch, want
 
 class _Backend:
     def __init__(self, trouble=None):
-        self.trouble, self.cancelled, self.released, self.deleted = trouble, [], [], []
+        self.trouble, self.cancelled, self.released = trouble, [], []
         self.tasks = {"another": IDENTITY.model_copy(update={"deployment": "elsewhere", "try_number": 1})}
 
     async def result(self, handle):
@@ -357,12 +357,6 @@ class _Backend:
 
     async def cancel(self, handle, reason):
         self.cancelled.append((handle.owner, reason))
-
-    async def delete(self, handle, reason):
-        if self.deleted:
-            raise JobLost("gone")
-        self.deleted.append((handle.owner, reason))
-        return "Deleted it."
 
 
 def _with(backend):
@@ -448,50 +442,18 @@ async def test_a_job_that_outlives_its_task_is_spared_where_that_is_asked(spare,
     assert backend.cancelled == cancelled
 
 
-@pytest.mark.parametrize("is_same", [True, False])
-async def test_a_tasks_jobs_are_looked_for_in_both_places_once_each(is_same):
-    there = _Backend()
-    here = there if is_same else _Backend()
-    hook = _with(there)
-
-    async def backends():
-        return [here]
-
-    hook.backends = backends
-    await hook.cancel_task(IDENTITY, "why", HANDLE, here_too=True)
-
-    assert (here.cancelled, there.cancelled) == ([(2, "why")], [(2, "why")])
-
-
-async def test_all_jobs_of_a_task_are_deleted_and_waited_for():
-    here = _Backend()
-    hook = _with(here)
-
-    async def backends():
-        return [here, here]
-
-    hook.backends = backends
-    await hook.delete_task(IDENTITY, "why")
-
-    assert here.deleted == [(2, "why")]
-
-
 @pytest.mark.parametrize(
     ("fields", "backend", "place"),
     [
-        (("native", "kube", "ml"), "native", ("native", "kube", "ml")),
-        (("auto", "kube", None), "trainer", ("trainer", "kube", "of the connection")),
-        ((LOCAL, "kube", "ml"), LOCAL, (LOCAL, None, None)),
-        (("theirs", "kube", None), "theirs", ("theirs", "kube", None)),
+        (("native", "kube", "ml"), {"name": "native", "namespace": "ml"}, ("native", "kube", "ml")),
+        (("auto", "kube", None), {"name": "trainer", "namespace": "it was"}, ("trainer", "kube", "it was")),
+        ((LOCAL, "kube", "ml"), {"name": LOCAL}, (LOCAL, None, None)),
+        (("theirs", "kube", None), {"name": "theirs"}, ("theirs", "kube", None)),
+        (("theirs", "kube", "ml"), {"name": "theirs"}, ("theirs", "kube", "ml")),
     ],
 )
-async def test_a_job_is_found_again_by_its_backend_connection_and_namespace(fields, backend, place, monkeypatch):
-    async def usual(self):
-        return "of the connection"
-
-    monkeypatch.setattr(TrainerHook, "_usual_namespace", usual)
-
-    assert await TrainerHook(*fields).place(SimpleNamespace(name=backend)) == place
+def test_a_job_is_found_again_by_its_backend_connection_and_namespace(fields, backend, place):
+    assert TrainerHook(*fields).place(SimpleNamespace(**backend)) == place
 
 
 async def test_what_a_wait_finds_out_leaves_the_process_masked(monkeypatch):

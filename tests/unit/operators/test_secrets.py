@@ -284,6 +284,16 @@ def test_a_kubeconfig_is_refused_and_hidden_in_what_waits_for_jobs_and_manages_t
     assert SECRET not in redact(f"a line with {SECRET}")
 
 
+def test_a_kubeconfig_in_place_of_a_name_stays_hidden_in_the_task_itself(context):
+    """Airflow 3.1 masks nothing in what it stores of the fields of a task that has ended."""
+    task = _rendered(context, "native", {"backend": KUBECONFIG})
+
+    with pytest.raises(AirflowFailException):
+        task.execute(context)
+
+    assert SECRET not in task.backend.serialize()
+
+
 @pytest.mark.parametrize(
     ("field", "name"),
     [

@@ -44,6 +44,9 @@ class _TaskInstance(SimpleNamespace):
     def xcom_push(self, key, value):
         self.pushed[key] = value
 
+    def get_template_context(self):
+        return {"ti": self}
+
 
 @pytest.fixture
 def context():
@@ -202,7 +205,7 @@ class _Hook:
         self.outcomes, self.trouble = list(outcomes) or [outcome], trouble
         self.cancelled, self.acknowledged, self.waits, self.job, self.submits = [], [], [], None, 0
         self.starts, self.released, self.submitted = [], [], []
-        self.where, self.deleted = JobPlace("local", None, None), []
+        self.where, self.events = JobPlace("local", None, None), []
         self.adopted: str | None = None
         self.ended: bool | Exception = False
 
@@ -210,7 +213,7 @@ class _Hook:
         self.job = job
         return SimpleNamespace(backend=self, why="Backend auto: took this one.")
 
-    async def place(self, backend):
+    def place(self, backend):
         return self.where
 
     def check(self, job):
@@ -220,6 +223,7 @@ class _Hook:
         return "the job"
 
     async def submit(self, job, identity, *, start=1, admit=None):
+        self.events.append("submitted")
         self.submits += 1
         self.submitted.append(job)
         self.starts.append(start)
@@ -248,10 +252,10 @@ class _Hook:
     async def cancel_task(self, identity, reason, handle=None):
         self.cancelled.append((identity.task_id, handle, reason))
 
-    async def delete_task(self, identity, reason):
+    async def end_earlier(self, identity):
         if self.trouble:
             raise self.trouble
-        self.deleted.append((identity.try_number, reason, self.submits))
+        self.events.append(f"ended before try {identity.try_number}")
 
 
 @pytest.fixture
@@ -808,11 +812,15 @@ def test_a_submit_to_a_cluster_warns_where_nothing_names_this_airflow(
 
 
 class _Store:
-    """Airflow's store of the task's state."""
+    """Airflow's store of the task's state.
 
-    def __init__(self, *places, trouble=None):
-        self.trouble = trouble
-        self.values = {key: place._asdict() for key, place in zip(["trainer_place"], places, strict=False)}
+    :param place: what is noted there; None for nothing.
+    :param trouble: the error of each request.
+    """
+
+    def __init__(self, place=None, trouble=None):
+        self.trouble, self.events = trouble, []
+        self.values = {} if place is None else {"trainer_place": place._asdict()}
 
     def get(self, key):
         if self.trouble:
@@ -822,10 +830,18 @@ class _Store:
     def set(self, key, value, *, retention):
         if self.trouble:
             raise self.trouble
+        assert retention is importlib.import_module("airflow.sdk.execution_time.context").NEVER_EXPIRE
+        self.events.append("noted")
         self.values[key] = value
+
+    def delete(self, key):
+        if self.trouble:
+            raise self.trouble
+        del self.values[key]
 
 
 HERE, ELSEWHERE = JobPlace("native", "kube", "ml"), JobPlace("native", "kube", "theirs")
+with_store = pytest.mark.skipif(find_spec("airflow.models.task_state_store") is None, reason="Airflow before 3.3")
 
 
 @pytest.fixture
@@ -836,51 +852,103 @@ def elsewhere(monkeypatch):
     return hook
 
 
-def _tried(context, store, try_number, hook=None):
+def _tried(context, store, try_number, outcome=None):
     context["ti"].try_number, context["task_state_store"] = try_number, store
     operator = _operator(deferrable=False)
-    operator.hook = hook or _Hook(JobOutcome(summary={}))
+    operator.hook = _Hook(outcome or JobOutcome(summary={}))
     operator.hook.where = HERE
     return operator
 
 
-@pytest.mark.skipif(find_spec("airflow.models.task_state_store") is None, reason="Airflow before 3.3 has no store")
+@with_store
 @pytest.mark.parametrize(
-    ("noted", "try_number", "ends"), [((), 1, 0), ((), 2, 0), ((HERE,), 2, 0), ((ELSEWHERE,), 2, 1)]
+    ("noted", "try_number", "events"),
+    [
+        (None, 1, ["noted", "submitted"]),
+        (None, 2, ["noted", "submitted"]),
+        (HERE, 2, ["submitted"]),
+        (ELSEWHERE, 2, ["ended before try 2", "noted", "submitted"]),
+    ],
 )
 def test_what_an_earlier_try_has_submitted_elsewhere_ends_before_anything_starts(
-    context, elsewhere, noted, try_number, ends
+    context, elsewhere, noted, try_number, events
 ):
-    store = _Store(*noted)
+    store = _Store(noted)
     operator = _tried(context, store, try_number)
-    elsewhere.submits = operator.hook.submits
+    operator.hook.events = elsewhere.events = store.events
 
     operator.execute(context)
 
-    assert elsewhere.deleted == [(2, "the task was tried again elsewhere", 0)] * ends
-    assert (operator.hook.submits, store.values) == (1, {"trainer_place": HERE._asdict()})
+    assert store.events == events
+    assert store.values == {"trainer_place": HERE._asdict()}
 
 
-def test_nothing_starts_while_what_an_earlier_try_has_submitted_elsewhere_may_train(context, elsewhere):
+@with_store
+def test_what_starts_again_after_a_job_elsewhere_that_has_failed_ends_it_first(context, elsewhere):
     store = _Store(ELSEWHERE)
-    operator, elsewhere.trouble = _tried(context, store, 2), ApiError("the cluster does not answer.")
+    operator = _tried(context, store, 1)
+    operator.run_policy, operator.deferrable = {"infrastructure_retries": 1}, True
+    operator.hook.events = elsewhere.events = store.events
+
+    with pytest.raises(TaskDeferred):
+        _run(operator, "deferred", context, LOST)
+
+    assert store.events == ["ended before try 1", "noted", "submitted"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error", "is_final"),
+    [
+        (ApiError("the cluster does not answer.", status=503), Rejected, False),
+        (SubmitError("the backend is gone.", retryable=False), AirflowFailException, True),
+        (OSError("the disk is gone."), Rejected, False),
+    ],
+)
+def test_nothing_starts_while_what_an_earlier_try_has_submitted_elsewhere_may_train(
+    context, elsewhere, trouble, error, is_final
+):
+    store = _Store(ELSEWHERE)
+    operator, elsewhere.trouble = _tried(context, store, 2), trouble
 
     with pytest.raises(
-        Rejected, match=r"namespace theirs\).*not answer\. Nothing was started\..*'trainer_place'"
-    ) as error:
+        error, match=rf"namespace theirs\).*{trouble}.* Nothing was started\..*'trainer_place'"
+    ) as raised:
         operator.execute(context)
 
-    assert not isinstance(error.value, AirflowFailException)
+    assert isinstance(raised.value, AirflowFailException) == is_final
     assert (operator.hook.submits, store.values) == (0, {"trainer_place": ELSEWHERE._asdict()})
 
 
-@pytest.mark.parametrize("store", [None, _Store(trouble=RuntimeError("it does not answer"))])
-def test_a_job_starts_though_airflow_keeps_no_state_of_the_task(context, elsewhere, store):
-    operator = _tried(context, store, 2)
+@pytest.mark.parametrize("try_number", [1, 2])
+def test_nothing_starts_while_airflow_does_not_take_its_place(context, elsewhere, try_number):
+    """A try that is out of date gets 404: its task instance has another id by now."""
+    operator = _tried(context, _Store(trouble=RuntimeError("404")), try_number)
+
+    with pytest.raises(Rejected, match=r"task's state \(404\).*nothing was started") as raised:
+        operator.execute(context)
+
+    assert not isinstance(raised.value, AirflowFailException)
+    assert operator.hook.submits == 0
+
+
+def test_a_job_starts_where_airflow_keeps_no_state_of_the_task(context, elsewhere):
+    operator = _tried(context, None, 2)
 
     operator.execute(context)
 
-    assert (operator.hook.submits, elsewhere.deleted) == (1, [])
+    assert (operator.hook.submits, elsewhere.events) == (1, [])
+
+
+@pytest.mark.parametrize(("trouble", "values"), [(None, {}), (RuntimeError("no"), {"trainer_place": HERE._asdict()})])
+def test_a_task_that_has_succeeded_may_be_cleared_once_its_place_is_gone(context, state, trouble, values):
+    store, hook = _Store(HERE, trouble), _Hook()
+    state.answer, context["task_state_store"] = "success", store
+    ti = context["ti"]
+    ti.task, ti.get_template_context = SimpleNamespace(succeeded_job=(hook, HANDLE)), lambda: context
+
+    settle(ti)
+
+    assert (store.values, hook.acknowledged) == (values, [HANDLE])
 
 
 def test_a_try_whose_fields_are_refused_ends_what_an_earlier_one_has_submitted(context, elsewhere, state):

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import sessionmaker
 
 import airflow_trainer_provider as provider
-from airflow_trainer_provider.errors import ApiError, BackendUnavailable, ConnectionUnreadable
+from airflow_trainer_provider.errors import ApiError, BackendUnavailable, ConnectionUnreadable, Problem, SpecError
 from airflow_trainer_provider.hooks.backends import JobPlace
 from airflow_trainer_provider.hooks.loop import run
 from airflow_trainer_provider.hooks.trainer import TrainerHook
@@ -152,10 +152,9 @@ def ended(monkeypatch):
     """Whose jobs were ended, where they were looked for, and whether released ones were spared."""
     ended = []
 
-    async def cancel_task(self, identity, reason, handle=None, *, spare_released=False, here_too=False):
+    async def cancel_task(self, identity, reason, handle=None, *, spare_released=False):
         place = (self._name, self._kubernetes_conn_id, self._namespace)
-        where = (place, handle) if here_too and handle else handle or place
-        ended.append((identity.task_id, identity.map_index, identity.try_number, where, spare_released))
+        ended.append((identity.task_id, identity.map_index, identity.try_number, handle or place, spare_released))
 
     monkeypatch.setattr(TrainerHook, "cancel_task", cancel_task)
 
@@ -203,14 +202,26 @@ def test_the_place_that_the_task_has_noted_counts_whatever_its_last_try_was_give
 
 
 @with_store
-def test_a_handle_that_was_edited_hides_no_job_of_a_task_that_has_noted_its_place(database, ended):
+@pytest.mark.parametrize("is_edited", [lambda handle: handle is not None, lambda handle: handle is None])
+def test_neither_an_edited_handle_nor_an_edited_place_hides_the_job_that_the_other_one_names(
+    database, monkeypatch, is_edited
+):
+    ended = []
+
+    async def cancel_task(self, identity, reason, handle=None, **_):
+        if is_edited(handle):
+            raise SpecError([Problem("job.backend", "nonsense", "a backend", "Pass a handle.")])
+        ended.append(handle or (self._name, self._kubernetes_conn_id, self._namespace))
+
+    monkeypatch.setattr(TrainerHook, "cancel_task", cancel_task)
     database.handle("train")
     database.fields("train")
     database.noted("train", json.dumps(NOTED._asdict()))
 
     ended_tasks.on_task_instance_failed("running", _row("train"))
+    settled()
 
-    assert ended() == [("train", -1, 2, (tuple(NOTED), HANDLE), False)]
+    assert ended == ([NOTED] if is_edited(HANDLE) else [HANDLE])
 
 
 @with_store
@@ -227,7 +238,16 @@ def test_a_noted_place_counts_only_where_our_operator_has_noted_it(database, end
 
 
 @with_store
-@pytest.mark.parametrize("text", ["", "{", "7", '{"backend": "native"}', json.dumps({**NOTED._asdict(), "backend": 7})])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "7", '{"backend": "native"}'),
+        *(
+            json.dumps({**NOTED._asdict(), **wrong})
+            for wrong in ({"backend": 7}, {"namespace": "a/b"}, {"backend": None})
+        ),
+    ],
+)
 def test_what_is_no_place_in_the_tasks_state_is_ignored(database, ended, text):
     database.fields("train")
     database.noted("train", text)

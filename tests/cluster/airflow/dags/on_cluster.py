@@ -103,15 +103,15 @@ for how in ("waiting", "deferred"):
                 **options,
             )
 
-# Whose second try is given another backend.
-with DAG("moved", schedule=None, params=PARAMS | {"then": "training-operator"}):
+# Whose second try is given another namespace.
+with DAG("moved", schedule=None, params=PARAMS | {"then": ""}):
     TrainJobOperator(
         task_id="train",
         deferrable=False,
         retries=1,
         retry_delay=timedelta(seconds=1),
         run_policy={"grace_period_seconds": 3},
-        **WATCHED | {"backend": "{{ params.backend if ti.try_number == 1 else params.then }}"},
+        **WATCHED | {"namespace": "{{ params.then if ti.try_number == 1 else params.namespace }}"},
     )
 
 HOLD = "import time; block = bytearray(120 << 20); time.sleep(3); print(len(block) >> 20, 'MiB held')"
