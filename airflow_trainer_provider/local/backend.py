@@ -271,9 +271,12 @@ class LocalBackend:
         prune(self._root, self._keep)
         digest = spec_digest(job.spec)
         with locked(self._root / f".{identity.key}.lock", wait=True):
-            if earlier := self._adopted(identity, digest):
-                folder, why = earlier
-                return Submission(self._handle(folder, job, identity.try_number), why)
+            for folder in self._jobs_of(identity):
+                # One whose folder another process removes meanwhile has ended.
+                with suppress(JobLost), folder.lost_if_gone():
+                    adopted = self._adopt(folder, identity, digest)
+                    if adopted:
+                        return Submission(self._handle(folder, job, identity.try_number), adopted)
             make_checkpoint_folder(job, identity)
             folder = self._create(job, identity, digest)
             self._start_supervisor(folder)
@@ -282,7 +285,9 @@ class LocalBackend:
     def _end_earlier(self, identity: Identity) -> None:
         if self._root.is_dir():
             with locked(self._root / f".{identity.key}.lock", wait=True):
-                self._adopted(identity, None)
+                for folder in self._jobs_of(identity):
+                    with suppress(JobLost), folder.lost_if_gone():
+                        self._adopt(folder, identity, None)
 
     def _find(self, identity: Identity) -> list[JobHandle]:
         handles = []
@@ -306,20 +311,11 @@ class LocalBackend:
                 found.append((self._handle(folder, plan_job(record.spec), folder.owner), record.identity))
         return found
 
-    def _adopted(self, identity: Identity, digest: str | None) -> tuple[RunFolder, str] | None:
-        """The earlier job that is the one to use, and why. The others have ended.
+    def _adopt(self, folder: RunFolder, identity: Identity, digest: str | None) -> str | None:
+        """Why this earlier job is the one to use; None where it is not, and has ended.
 
         :param digest: of the job that is wanted; None where none of these is.
         """
-        for folder in self._jobs_of(identity):
-            # One whose folder another process removes meanwhile has ended.
-            with suppress(JobLost), folder.lost_if_gone():
-                if why := self._adopt(folder, identity, digest):
-                    return folder, why
-        return None
-
-    def _adopt(self, folder: RunFolder, identity: Identity, digest: str | None) -> str | None:
-        """Why this earlier job is the one to use; None where it is not, and has ended."""
         record = folder.record()
         earlier = record.identity
         if folder.owner > identity.try_number:

@@ -60,6 +60,7 @@ ACTS = {
     "overviews": (lambda backend, handle: backend.overviews(), False),
     "submit": (_submitted, False),
     "submit of another spec": (lambda backend, handle: _submitted(backend, handle, OTHER_SPEC), False),
+    "end earlier": (lambda backend, handle: backend.end_earlier(TRY), False),
 }
 
 
