@@ -12,6 +12,7 @@ from airflow_trainer_provider.job.status import JobPhase
 pytestmark = pytest.mark.no_second_chance
 
 _TRAIN = 'note("trained", me); wait_for("go")'
+_DEAF = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); note("old"); time.sleep(300)'
 
 
 async def test_the_next_try_adopts_a_running_job(contract):
@@ -97,6 +98,17 @@ async def test_a_job_that_is_being_ended_is_not_adopted(contract):
     assert await contract.was_cancelled(first)
 
 
+async def test_the_next_try_waits_for_a_job_that_is_deleted_and_goes_on(contract):
+    first = await contract.submit(contract.case.job(_DEAF, nodes=1), 1)
+    await contract.until((contract.case.shared / "old").exists)
+    await contract.backend.cancel(first, "the task was cleared")
+
+    second = await contract.submit(contract.case.job("pass", nodes=1), 2)
+
+    assert contract.case.processes(first) == 0
+    assert (await contract.end(second)).phase is JobPhase.SUCCEEDED
+
+
 async def test_a_try_that_is_out_of_date_starts_nothing(contract):
     job = contract.case.job(_TRAIN, nodes=1)
     handle = await contract.submit(job, 2)
@@ -141,8 +153,7 @@ async def test_all_that_earlier_tries_have_ends_where_the_next_one_is_elsewhere(
 
 
 async def test_a_job_that_is_ending_is_waited_for_where_the_next_one_is_elsewhere(contract):
-    slow = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); note("old"); time.sleep(300)'
-    first = await contract.submit(contract.case.job(slow, nodes=1), 1)
+    first = await contract.submit(contract.case.job(_DEAF, nodes=1), 1)
     await contract.until((contract.case.shared / "old").exists)
     await contract.backend.cancel(first, "the task was cleared")
 

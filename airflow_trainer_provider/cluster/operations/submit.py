@@ -13,7 +13,7 @@ from airflow_trainer_provider.cluster.operations.end import end, finish, wait_un
 from airflow_trainer_provider.cluster.operations.order import Order
 from airflow_trainer_provider.cluster.operations.refusal import refusal
 from airflow_trainer_provider.cluster.operations.suspension import is_suspended, resume
-from airflow_trainer_provider.cluster.operations.task_jobs import ensure_current, jobs_of
+from airflow_trainer_provider.cluster.operations.task_jobs import ensure_current, jobs_of, wait_for_pods
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import (
     annotated,
@@ -68,7 +68,7 @@ class Submitter:
         """Start the job, or adopt an earlier one.
 
         :return: the job, and why an earlier one was adopted, if one was.
-        :raises SubmitError: the cluster did not take the job, or a later try has one.
+        :raises SubmitError: the cluster did not take the job, a later try has one, or an earlier one does not end.
         """
         # A later try may find a job of another kind; before a first one, only a job of the very same order can be.
         kinds: Sequence[Kind] = (self._kind,)
@@ -80,6 +80,7 @@ class Submitter:
             adopted = await self._adopt(earlier)
             if adopted:
                 return adopted
+        await wait_for_pods(self._cluster, kinds, self._namespace, self._identity)
         job, why = await self._create()
         ensure_current(job, self._identity)
         await self._look_again(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.operations.end import end, finish, wait_until_ended
@@ -60,7 +60,8 @@ async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> N
     :param identity: the task, and the try that starts its job elsewhere.
     :raises SubmitError: a later try has one of them, or one does not end.
     """
-    for job in await jobs_of(cluster, await cluster.served(KINDS.values()), namespace, identity):
+    kinds = await cluster.served(KINDS.values())
+    for job in await jobs_of(cluster, kinds, namespace, identity):
         ensure_current(job, identity)
         phase = (await Snapshot.read(cluster, job)).status().phase
         if phase in (JobPhase.SUCCEEDED, JobPhase.FAILED) and not is_being_deleted(job.main):
@@ -68,19 +69,32 @@ async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> N
         elif not await end(cluster, job, _ELSEWHERE, identity.try_number, resumable=False):
             raise SubmitError(f"A later try of this task has adopted job {job.name}.")
         await wait_until_ended(cluster, job)
-    await _wait_for_pods(cluster, namespace, identity)
+    await wait_for_pods(cluster, kinds, namespace, identity)
 
 
-async def _wait_for_pods(cluster: Cluster, namespace: str, identity: Identity) -> None:
-    """Wait for the pods of jobs that are gone already: a job is deleted before its pods end."""
+async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str, identity: Identity) -> None:
+    """Wait for the pods of a task's jobs that are gone already: a job is deleted before its pods end.
+
+    :param cluster: where they were.
+    :param kinds: of the jobs that there may still be: their pods are not waited for.
+    :param namespace: where they were.
+    :param identity: the task.
+    :raises SubmitError: they have not ended in time.
+    """
 
     async def look() -> Remaining | None:
-        found = (await cluster.client.list(PODS, namespace, label_selector=_selector(identity))).items
-        pods = [pod for pod in found if not has_ended(pod)]
+        listing = await cluster.client.list(PODS, namespace, label_selector=_selector(identity))
+        if pods := [pod for pod in listing.items if not has_ended(pod)]:
+            # Another submit of the same try may create its job at this moment.
+            names = {job.name for job in await jobs_of(cluster, kinds, namespace, identity)}
+            pods = [pod for pod in pods if pod["metadata"]["labels"].get(labels.JOB) not in names]
         return Remaining(names_of(pods), pods) if pods else None
 
     if left := await wait_until_gone(look):
-        raise SubmitError(f"The pods of jobs of earlier tries have been deleted, and do not end: {left}.")
+        raise SubmitError(
+            f"Jobs of earlier tries were deleted, and their pods {left} do not end; nothing was started. Pods of a "
+            "node that is off go when the node is deleted from the cluster, or with kubectl delete pod --force."
+        )
 
 
 def ensure_current(job: JobObject, identity: Identity) -> None:

@@ -673,7 +673,8 @@ async def test_the_name_of_a_part_that_is_taken_leaves_nothing_of_the_attempt(ap
         f"GET services/{NAME}",
     ]
     whole = ["POST services", "POST services", "POST jobs", f"PATCH services/{NAME}-2"]
-    assert asked(api) == ["POST services", LOOK, *job_taken, LOOK, "POST services", *service_taken, *whole, LOOK]
+    before = ["POST services", LOOK, *job_taken, LOOK, "GET pods"]
+    assert asked(api) == [*before, "POST services", *service_taken, *whole, LOOK]
     assert handle.name == f"{NAME}-2"
     assert api.names("services") == [f"{NAME}-2", f"{NAME}-2-worker-0"]
 

@@ -1,4 +1,4 @@
-"""The end of what earlier tries of a task have on a cluster, where its next one is elsewhere."""
+"""What earlier tries of a task have left on a cluster ends before its next one starts, there or elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.cluster.operations import wait
 from airflow_trainer_provider.errors import SubmitError
 from airflow_trainer_provider.kinds.base import PODS
 from airflow_trainer_provider.kinds.kubeflow.training_operator import JAXJOB
@@ -75,17 +76,52 @@ async def test_a_job_that_a_later_try_adopts_at_this_moment_is_left_alone(api):
     assert api.names("jaxjobs") == ["j"]
 
 
-async def test_pods_whose_job_is_gone_already_are_waited_for(api):
-    first = (await submit(api)).handle
+def add_pods(api, **labelled):
+    """Add a pod of the task that is terminating, and one that has ended."""
     spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "train"}]}
     for name, phase in (("p", "Running"), ("q", "Succeeded")):
-        api.add(PODS, name, metadata={"labels": OURS}, spec=spec, status={"phase": phase})
-    api.remove(PODS, "p")  # terminating
-    await ClusterBackend("native", await api.cluster(), NAMESPACE).cancel(first, "the task was cleared")
+        api.add(PODS, name, metadata={"labels": {**OURS, **labelled}}, spec=spec, status={"phase": phase})
+    api.remove(PODS, "p")
 
-    ending = asyncio.create_task(end_earlier(api, second()))
+
+@pytest.mark.parametrize("next_one", [end_earlier, submit], ids=["elsewhere", "there"])
+async def test_pods_whose_job_is_gone_already_are_waited_for(api, next_one):
+    first = (await submit(api)).handle
+    add_pods(api)
+    await ClusterBackend("native", await api.cluster(), NAMESPACE).cancel(first, "the task was cleared")
+    before = api.names("services")
+
+    next_try = asyncio.create_task(next_one(api, second()))
     await asyncio.sleep(0.2)
-    assert not ending.done()
+    assert not next_try.done()
+    assert api.names("services") == before
     api.end_pod("p")
 
-    await ending
+    await next_try
+
+
+async def test_pods_that_do_not_end_are_named_with_the_way_out_and_nothing_starts(api, monkeypatch):
+    monkeypatch.setattr(wait, "_GONE_SECONDS", -0.9)
+    add_pods(api)
+
+    with pytest.raises(SubmitError, match=r"their pods p do not end; nothing was .* kubectl delete pod --force"):
+        await submit(api, second())
+
+    assert api.names("services") == []
+
+
+async def test_the_pods_of_a_job_that_the_same_try_starts_at_this_moment_are_not_waited_for(api):
+    other = []
+
+    async def start_it():
+        other.append((await submit(api, second())).handle)
+        metadata = {"labels": {**OURS, labels.JOB: other[0].name}}
+        api.add(PODS, "p", metadata=metadata, spec={"containers": []}, status={"phase": "Running"})
+
+    look = api.before("GET", "/pods$", start_it)
+
+    submission = await submit(api, second())
+
+    assert look.hits == 1
+    assert submission.handle.uid == other[0].uid
+    assert submission.adopted == "this try has already started it"
