@@ -48,6 +48,16 @@ class Faults:
             self._cluster.node.send("etcd", signal.SIGCONT)
             self._cluster.wait_for_api()
 
+    @contextmanager
+    def kubelet_frozen(self) -> Iterator[None]:
+        """The node does not answer: its containers run on, and after a minute its pods count as not ready."""
+        self._cluster.node.send("kubelet", signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._cluster.node.send("kubelet", signal.SIGCONT)
+            self._cluster.settle()
+
     def kill_controller(self, controller: Controller) -> None:
         """End a controller's pod at once. Its Deployment makes another; see :meth:`wait_for_controller`."""
         for pod in self._pods(controller):
@@ -83,7 +93,8 @@ class Faults:
 
         Controllers that lose the API server for long give up and start again, so that may take a moment.
         """
-        self._cluster.node.send("etcd", signal.SIGCONT)
+        for name in ("etcd", "kubelet"):
+            self._cluster.node.send(name, signal.SIGCONT)
         self._cluster.start_component("kube-apiserver")
         self._cluster.wait_for_api()
         self._kubectl("uncordon", NODE_NAME)

@@ -12,7 +12,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from tests.fakes.selectors import Manifest, Refused, check_selectors, matches, merge
 
@@ -135,7 +135,7 @@ class Objects:
         seconds = self._grace(key[0], current) if grace is None else grace
         if metadata.get("finalizers") or seconds:
             if "deletionTimestamp" not in metadata:
-                metadata.update(deletionTimestamp=_now(), deletionGracePeriodSeconds=seconds)
+                metadata.update(deletionTimestamp=_now(seconds), deletionGracePeriodSeconds=seconds)
                 self._store("MODIFIED", key[0], current)
             return
         self._remove(key)
@@ -206,5 +206,5 @@ class Objects:
         return float((manifest.get("spec") or {}).get("terminationGracePeriodSeconds", 30))
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _now(ahead: float = 0) -> str:
+    return (datetime.now(timezone.utc) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")

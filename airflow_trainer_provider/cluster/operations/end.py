@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.operations.suspension import suspend
-from airflow_trainer_provider.cluster.operations.wait import Remaining, has_ended, names_of, pods_of, wait_until_gone
+from airflow_trainer_provider.cluster.operations.wait import pods_of, wait_for_ends
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import (
     annotated,
@@ -97,18 +98,14 @@ async def withdraw(cluster: Cluster, job: JobObject) -> bool:
 
 
 async def wait_until_ended(cluster: Cluster, job: JobObject) -> None:
-    """Wait until no pod of a job runs.
+    """Wait until no pod of a job runs, except on nodes that do not answer.
 
     :raises SubmitError: they have not ended in time.
     """
-
-    async def look() -> Remaining | None:
-        pods = [pod for pod in await pods_of(cluster, job) if not has_ended(pod)]
-        return Remaining(f"pods {names_of(pods)}", pods) if pods else None
-
-    if left := await wait_until_gone(look):
+    ends = await wait_for_ends(cluster, partial(pods_of, cluster, job), f"job {job.name}")
+    if ends.left:
         raise SubmitError(
-            f"Job {job.name} of an earlier try was asked to end and has not ({left}); nothing was started."
+            f"Job {job.name} of an earlier try was asked to end and has not (pods {ends.left}); nothing was started."
         )
 
 

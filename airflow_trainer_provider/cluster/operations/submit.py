@@ -74,17 +74,27 @@ class Submitter:
         kinds: Sequence[Kind] = (self._kind,)
         if self._identity.try_number > 1:
             kinds = await self._cluster.served(KINDS.values())
-        elif job := await self._start_unseen():
+        elif self._start == 1 and (job := await self._start_unseen()):
             return job, None
-        for earlier in await jobs_of(self._cluster, kinds, self._namespace, self._identity):
-            adopted = await self._adopt(earlier)
-            if adopted:
-                return adopted
-        await wait_for_pods(self._cluster, kinds, self._namespace, self._identity)
+        adopted = await self._adopt_one(kinds)
+        if adopted is None and await wait_for_pods(self._cluster, kinds, self._namespace, self._identity):
+            adopted = await self._adopt_one(kinds)
+        if adopted:
+            return adopted
         job, why = await self._create()
         ensure_current(job, self._identity)
         await self._look_again(job)
         return job, why
+
+    async def _adopt_one(self, kinds: Sequence[Kind]) -> _Adopted | None:
+        """Adopt one of the task's jobs; None where all have ended, or there is none.
+
+        :param kinds: which they may be of.
+        """
+        for earlier in await jobs_of(self._cluster, kinds, self._namespace, self._identity):
+            if adopted := await self._adopt(earlier):
+                return adopted
+        return None
 
     async def _start_unseen(self) -> JobObject | None:
         """Start a first try's job; look whether the task has one already only once the main object exists.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.operations.end import end, finish, wait_until_ended
-from airflow_trainer_provider.cluster.operations.wait import Remaining, has_ended, names_of, wait_until_gone
+from airflow_trainer_provider.cluster.operations.wait import wait_for_ends
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import identity_of, is_being_deleted, owner_of
 from airflow_trainer_provider.cluster.state.snapshot import Snapshot
@@ -72,29 +72,38 @@ async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> N
     await wait_for_pods(cluster, kinds, namespace, identity)
 
 
-async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str, identity: Identity) -> None:
+async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str, identity: Identity) -> bool:
     """Wait for the pods of a task's jobs that are gone already: a job is deleted before its pods end.
 
     :param cluster: where they were.
     :param kinds: of the jobs that there may still be: their pods are not waited for.
     :param namespace: where they were.
     :param identity: the task.
+    :return: whether there was something to wait for; meanwhile another client may have started a job of the task.
     :raises SubmitError: they have not ended in time.
     """
+    # The key without a deployment may be that of another Airflow's task, whose pods run on.
+    selector = f"{labels.OURS},{labels.TASK}={identity.key}"
 
-    async def look() -> Remaining | None:
-        listing = await cluster.client.list(PODS, namespace, label_selector=_selector(identity))
-        if pods := [pod for pod in listing.items if not has_ended(pod)]:
-            # Another submit of the same try may create its job at this moment.
-            names = {job.name for job in await jobs_of(cluster, kinds, namespace, identity)}
-            pods = [pod for pod in pods if pod["metadata"]["labels"].get(labels.JOB) not in names]
-        return Remaining(names_of(pods), pods) if pods else None
+    async def look() -> list[Manifest]:
+        pods = (await cluster.client.list(PODS, namespace, label_selector=selector)).items
+        if all(map(is_being_deleted, pods)):
+            return pods
+        # Another submit of the same try may create its job at this moment.
+        names = {
+            main["metadata"]["name"]
+            for kind in kinds
+            for main in (await cluster.client.list(kind.resource, namespace, label_selector=selector)).items
+        }
+        return [pod for pod in pods if pod["metadata"]["labels"].get(labels.JOB) not in names]
 
-    if left := await wait_until_gone(look):
+    ends = await wait_for_ends(cluster, look, "earlier tries")
+    if ends.left:
         raise SubmitError(
-            f"Jobs of earlier tries were deleted, and their pods {left} do not end; nothing was started. Pods of a "
-            "node that is off go when the node is deleted from the cluster, or with kubectl delete pod --force."
+            f"Jobs of earlier tries were deleted, and their pods {ends.left} do not end; nothing was started. Pods of "
+            "a node that is off go when the node is deleted from the cluster, or with kubectl delete pod --force."
         )
+    return ends.waited
 
 
 def ensure_current(job: JobObject, identity: Identity) -> None:

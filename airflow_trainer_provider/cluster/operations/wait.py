@@ -1,19 +1,28 @@
-"""Waits until a job's pods are gone."""
+"""Waits until pods have ended, or are gone."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.kinds.base import PODS, Manifest
+from airflow_trainer_provider.kinds.status.pod_end import conditions, parse_time
+
+log = logging.getLogger(__name__)
 
 #: What a pod may need to be gone after its grace period, in seconds.
 _GONE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
+#: How long after its grace period a pod has to be without an answer from its node.
+_UNREACHABLE_AFTER = timedelta(seconds=15)
+#: So many pods are named in a message.
+_MOST_NAMES = 5
 
 
 class Remaining(NamedTuple):
@@ -43,6 +52,53 @@ async def wait_until_gone(look: Callable[[], Awaitable[Remaining | None]]) -> st
     return None
 
 
+class Ends(NamedTuple):
+    """What came of a wait for the ends of pods.
+
+    :param waited: whether some had not ended at first.
+    :param left: the names of those that still have not; None where all have.
+    """
+
+    waited: bool
+    left: str | None
+
+
+async def wait_for_ends(cluster: Cluster, look: Callable[[], Awaitable[Iterable[Manifest]]], whose: str) -> Ends:
+    """Wait until none of some pods runs, or a minute has passed after the longest of their grace periods.
+
+    Pods of a node that does not answer are not waited for beyond their grace period: such a pod never counts as ended.
+
+    :param cluster: where they are.
+    :param look: which there are now.
+    :param whose: for the log.
+    """
+    waited = False
+    unreachable: list[Manifest] = []
+
+    async def remaining() -> Remaining | None:
+        nonlocal waited
+        pods: list[Manifest] = []
+        unreachable.clear()
+        now = datetime.now(timezone.utc) + cluster.client.clock.ahead
+        for pod in await look():
+            if not has_ended(pod):
+                (unreachable if is_unreachable(pod, now) else pods).append(pod)
+        if pods and not waited:
+            waited = True
+            log.info("Waiting until pods of %s have ended: %s.", whose, names_of(pods))
+        return Remaining(names_of(pods), pods) if pods else None
+
+    left = await wait_until_gone(remaining)
+    if unreachable:
+        log.warning(
+            "Pods of %s were to end, and may still run, as their nodes do not answer: %s. They end once the nodes "
+            "answer, and are forgotten where the nodes are deleted from the cluster.",
+            whose,
+            names_of(unreachable),
+        )
+    return Ends(waited, left)
+
+
 async def pods_of(cluster: Cluster, job: JobObject) -> list[Manifest]:
     """A job's pods, as they are now."""
     return (await cluster.client.list(PODS, job.namespace, label_selector=f"{job.kind.pod_label}={job.name}")).items
@@ -50,12 +106,29 @@ async def pods_of(cluster: Cluster, job: JobObject) -> list[Manifest]:
 
 def names_of(pods: Iterable[Manifest]) -> str:
     """The names of some pods, for a message."""
-    return ", ".join(pod["metadata"]["name"] for pod in pods)
+    names = [pod["metadata"]["name"] for pod in pods]
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def has_ended(pod: Manifest) -> bool:
     """Whether none of a pod's containers runs, or will run."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_unreachable(pod: Manifest, now: datetime) -> bool:
+    """Whether a pod should have ended by now, and its node does not answer.
+
+    The node controller sets the condition Ready of such a node's pods, and no other one; a kubelet sets ContainersReady
+    as well.
+
+    :param now: by the API server's clock.
+    """
+    gone_at = pod["metadata"].get("deletionTimestamp")
+    if gone_at is None or now < parse_time(gone_at) + _UNREACHABLE_AFTER:
+        return False
+    states = {each["type"]: each["status"] for each in conditions(pod.get("status") or {})}
+    return states.get("Ready") == "False" and states.get("ContainersReady") == "True"
 
 
 def longest_grace(pods: Iterable[Manifest]) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from datetime import timedelta
 
 import pytest
 
@@ -12,9 +14,11 @@ from airflow_trainer_provider.errors import SubmitError
 from airflow_trainer_provider.kinds.base import PODS
 from airflow_trainer_provider.kinds.kubeflow.training_operator import JAXJOB
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.registry import KINDS
 from tests.fakes.jobs import add_job, with_condition
 from tests.fakes.jobs import ours as of_any_task
 from tests.fakes.kubernetes import NAMESPACE
+from tests.unit.cluster.api_server import until
 from tests.unit.cluster.operations.test_submit import TRY, second, submit
 
 pytestmark = pytest.mark.timeout(20)
@@ -76,18 +80,24 @@ async def test_a_job_that_a_later_try_adopts_at_this_moment_is_left_alone(api):
     assert api.names("jaxjobs") == ["j"]
 
 
-def add_pods(api, **labelled):
-    """Add a pod of the task that is terminating, and one that has ended."""
+def add_pods(api, *names, **labelled):
+    """Add pods of the task that run."""
     spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "train"}]}
-    for name, phase in (("p", "Running"), ("q", "Succeeded")):
-        api.add(PODS, name, metadata={"labels": {**OURS, **labelled}}, spec=spec, status={"phase": phase})
-    api.remove(PODS, "p")
+    for name in names or ("p",):
+        api.add(PODS, name, metadata={"labels": {**OURS, **labelled}}, spec=spec, status={"phase": "Running"})
+
+
+def say_conditions(api, name, **conditions):
+    found = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    api.update(PODS, name, {"status": {"conditions": found}})
 
 
 @pytest.mark.parametrize("next_one", [end_earlier, submit], ids=["elsewhere", "there"])
 async def test_pods_whose_job_is_gone_already_are_waited_for(api, next_one):
     first = (await submit(api)).handle
-    add_pods(api)
+    add_pods(api, "p", "q")
+    api.remove(PODS, "p")
+    api.update(PODS, "q", {"status": {"phase": "Succeeded"}})
     await ClusterBackend("native", await api.cluster(), NAMESPACE).cancel(first, "the task was cleared")
     before = api.names("services")
 
@@ -100,6 +110,21 @@ async def test_pods_whose_job_is_gone_already_are_waited_for(api, next_one):
     await next_try
 
 
+async def test_the_log_names_the_pods_that_are_waited_for(api, caplog):
+    add_pods(api, *(f"p-{number}" for number in range(7)))
+    caplog.set_level(logging.INFO)
+
+    next_try = asyncio.create_task(submit(api, second()))
+    await until(lambda: caplog.messages)
+    for number in range(7):
+        api.end_pod(f"p-{number}")
+    await next_try
+
+    assert caplog.messages == [
+        "Waiting until pods of earlier tries have ended: p-0, p-1, p-2, p-3, p-4 and 2 more.",
+    ]
+
+
 async def test_pods_that_do_not_end_are_named_with_the_way_out_and_nothing_starts(api, monkeypatch):
     monkeypatch.setattr(wait, "_GONE_SECONDS", -0.9)
     add_pods(api)
@@ -110,13 +135,100 @@ async def test_pods_that_do_not_end_are_named_with_the_way_out_and_nothing_start
     assert api.names("services") == []
 
 
+async def test_pods_of_a_node_that_does_not_answer_hold_nothing_back_once_they_should_have_ended(api, caplog):
+    add_pods(api)
+    say_conditions(api, "p", Ready="False", ContainersReady="True")
+    api.remove(PODS, "p")
+    next_try = asyncio.create_task(submit(api, second()))
+    await asyncio.sleep(0.2)
+    assert not next_try.done()
+
+    # By the API server's clock a minute has passed.
+    api.ahead = timedelta(minutes=1)
+    await next_try
+
+    assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
+        "Pods of earlier tries were to end, and may still run, as their nodes do not answer: p. They end once the "
+        "nodes answer, and are forgotten where the nodes are deleted from the cluster."
+    ]
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [{"Ready": "True", "ContainersReady": "True"}, {"Ready": "False", "ContainersReady": "False"}, {}],
+    ids=["ready", "not ready", "unknown"],
+)
+async def test_pods_that_should_have_ended_and_whose_node_answers_are_waited_for(api, monkeypatch, conditions):
+    monkeypatch.setattr(wait, "_GONE_SECONDS", -0.9)
+    add_pods(api)
+    say_conditions(api, "p", **conditions)
+    api.remove(PODS, "p")
+    api.ahead = timedelta(minutes=1)
+
+    with pytest.raises(SubmitError, match="their pods p do not end"):
+        await submit(api, second())
+
+
+async def test_pods_that_were_not_asked_to_end_are_waited_for_on_a_node_that_does_not_answer(api, monkeypatch):
+    monkeypatch.setattr(wait, "_GONE_SECONDS", -0.9)
+    add_pods(api)
+    say_conditions(api, "p", Ready="False", ContainersReady="True")
+
+    with pytest.raises(SubmitError, match="their pods p do not end"):
+        await submit(api, second())
+
+
+async def test_an_earlier_job_that_a_node_without_an_answer_holds_is_replaced(api):
+    first = (await submit(api, command=["python", "other.py"])).handle
+    add_pods(api, **{KINDS["native"].pod_label: first.name})
+    say_conditions(api, "p", Ready="False", ContainersReady="True")
+    api.remove(PODS, "p")
+    api.ahead = timedelta(minutes=1)
+
+    assert (await submit(api, second())).handle.uid != first.uid
+
+
+@pytest.mark.parametrize("has_job", [True, False])
+async def test_the_same_task_of_another_airflow_that_has_no_name_is_not_waited_for(api, has_job):
+    other = TRY.model_copy(update={"deployment": ""})
+    add_pods(api, **{labels.TASK: other.key, labels.JOB: other.job_name("train")})
+    if has_job:
+        await submit(api, other)
+
+    assert (await submit(api, second())).adopted is None
+
+    assert api.names("pods") == ["p"]
+
+
+async def test_the_second_start_of_a_try_waits_for_the_pods_of_its_first(api):
+    add_pods(api)
+
+    again = asyncio.create_task(submit(api, start=2))
+    await asyncio.sleep(0.2)
+    assert api.names("services") == []
+    api.end_pod("p")
+
+    assert (await again).handle.name == f"{TRY.job_name('train')}-2"
+
+
+async def test_a_job_that_appears_while_pods_are_waited_for_is_adopted(api):
+    add_pods(api)
+    next_try = asyncio.create_task(submit(api, second()))
+    await asyncio.sleep(0.2)
+    other = (await submit(api)).handle
+    api.end_pod("p")
+
+    submission = await next_try
+
+    assert (submission.handle.uid, submission.adopted) == (other.uid, "try 1 started it, and it still runs")
+
+
 async def test_the_pods_of_a_job_that_the_same_try_starts_at_this_moment_are_not_waited_for(api):
     other = []
 
     async def start_it():
         other.append((await submit(api, second())).handle)
-        metadata = {"labels": {**OURS, labels.JOB: other[0].name}}
-        api.add(PODS, "p", metadata=metadata, spec={"containers": []}, status={"phase": "Running"})
+        add_pods(api, **{labels.JOB: other[0].name})
 
     look = api.before("GET", "/pods$", start_it)
 
@@ -125,3 +237,16 @@ async def test_the_pods_of_a_job_that_the_same_try_starts_at_this_moment_are_not
     assert look.hits == 1
     assert submission.handle.uid == other[0].uid
     assert submission.adopted == "this try has already started it"
+
+
+async def test_terminating_pods_are_waited_for_without_a_look_for_their_jobs(api):
+    add_pods(api)
+    api.remove(PODS, "p")
+    waiting = asyncio.create_task(end_earlier(api, second()))
+    await until(lambda: sum(each.path.endswith("/pods") for each in api.requests) > 1)
+    api.end_pod("p")
+    await waiting
+
+    after_pods = [each.path.rpartition("/")[2] for each in api.requests]
+    first = after_pods.index("pods")
+    assert set(after_pods[first:]) == {"pods"}

@@ -1,0 +1,48 @@
+"""A node that stops to answer, and keeps pods that no client can end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.network import NODE_NAME
+
+
+@pytest.fixture
+def one_of_all(contract):
+    """Takes the test for one backend: the code is the same for all, and the node is every pod's."""
+    if contract.backend.name != "native":
+        pytest.skip("tested on the backend native")
+
+
+@pytest.mark.usefixtures("one_of_all")
+async def test_pods_of_a_node_that_does_not_answer_hold_the_next_try_back_for_their_grace_period_only(
+    contract, faults, caplog
+):
+    contract.case.patience = 540
+    job = contract.case.job('note("trained", "x"); note("began"); wait_for("go")', nodes=1)
+    first = await contract.submit(job, 1)
+    await contract.until((contract.case.shared / "began").exists)
+
+    with faults.kubelet_frozen():
+        await contract.until(lambda: _node_is_unknown(contract))
+        await contract.backend.cancel(first, "the task was cleared")
+        await contract.backend.end_earlier(contract.identity(2))
+        assert contract.case.processes(first) == 1
+
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert [each for each in warnings if "their nodes do not answer" in each], warnings
+    second = await contract.submit(job, 2)
+    contract.release("go")
+    assert second.uid != first.uid
+    assert (await contract.end(second)).phase is JobPhase.SUCCEEDED
+    assert len(contract.noted("trained")) == 2
+
+
+def _node_is_unknown(contract):
+    conditions = contract.case.access.kubectl.get("node", NODE_NAME)["status"]["conditions"]
+    return {"type": "Ready", "status": "Unknown"}.items() <= next(
+        each for each in conditions if each["type"] == "Ready"
+    ).items()
