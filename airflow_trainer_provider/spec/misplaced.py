@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from airflow_trainer_provider.spec.values.plain import path
 
 #: The training's container in a ``pod_template``.
@@ -191,6 +193,15 @@ _AMOUNTS = {
     "shm_size": 'Write "shared_memory".',
     "shmsize": 'Write "shared_memory".',
 }
+#: What Kubernetes and other tools call the amounts, outside of ``resources_per_node``.
+_AMOUNT_NAMES = {
+    **dict.fromkeys(("cpu", "cpus", "numcpus"), "cpu"),
+    **dict.fromkeys(("gpu", "gpus", "gpuspernode", "nvidia.com/gpu", "numgpus", "numgpuspernode"), "gpu"),
+    **dict.fromkeys(("mem", "memory", "ram"), "memory"),
+    **dict.fromkeys(("sharedmemory", "shm", "shmsize"), "shared_memory"),
+}
+#: A resource of Kubernetes with the prefix of its vendor; labels of Kubernetes itself are none.
+_VENDORS = re.compile(r"(?!.*(kubernetes|k8s)\.io/)[a-z0-9.-]+/[A-Za-z0-9._-]+")
 #: The job's own fields that a pod template does not have, and where they are.
 _OF_THE_JOB = {
     "": (
@@ -269,7 +280,7 @@ def way_out(place: tuple[str | int, ...]) -> str | None:
     whole = _IN_PARTS.get(place[:-1], _VOLUMES)
     if _key(name) in whole:
         return whole[_key(name)]
-    if own := _own_place(place, name):
+    if own := _own_place(place, name) or _amount_place(place, name):
         return f"Write it as {own}."
     right = _right_place(name)
     if right is None:
@@ -285,8 +296,23 @@ def _own_place(place: tuple[str | int, ...], name: str) -> str | None:
     own = _OWN_PLACES.get(_key(name)) if len(name) <= _LONGEST_NAME else None
     if own is None:
         return None
-    part = place[: 4 if place[2:3] == ("overrides",) else 2] if place[0] == "replicas" else ()
-    return path((*part, own))
+    return path((*_part_of(place), own))
+
+
+def _amount_place(place: tuple[str | int, ...], name: str) -> str | None:
+    """The path of an amount: in ``resources_per_node``, or in the ``resources`` of a group or an override."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    part = _part_of(place)
+    whole = (*part, "resources") if part else ("resources_per_node",)
+    if own := _AMOUNT_NAMES.get(_key(name)):
+        return path((*whole, own))
+    return f'{path((*whole, "extended"))}, e.g. {{"{name}": 1}}' if _VENDORS.fullmatch(name) else None
+
+
+def _part_of(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The group or the override that a field stands in; empty for none."""
+    return place[: 4 if place[2:3] == ("overrides",) else 2] if place[0] == "replicas" else ()
 
 
 def template_way_out(level: str, name: str) -> str | None:
@@ -296,6 +322,9 @@ def template_way_out(level: str, name: str) -> str | None:
     :param name: of the field.
     :return: a sentence; None for a name that may be right.
     """
+    if len(name) <= _LONGEST_NAME and _VENDORS.fullmatch(name):
+        own = _AMOUNT_NAMES.get(_key(name), "extended")
+        return f"Write it as resources_per_node.{own}, a field of the job, or into {_TRAIN}resources.limits."
     if level in _PARTS:
         return _part_way_out(level, name)
     if name in _JOB_PLACES and not (level == "container" and _key(name) in _OF_CONTAINERS):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from pathlib import PurePath
-
 from airflow_trainer_provider.job.plan.framework import Command, Framework
+from airflow_trainer_provider.job.plan.programs import programs_of
 
 #: Launchers that belong to no framework here, as programs and as ``python -m`` modules. They take the rendezvous, and
 #: the number of processes and nodes, from their own options, and not from the variables of a framework's launcher.
@@ -34,12 +31,11 @@ _OTHERS = frozenset(
         "prterun",
         "srun",
         "torchtune._cli.tune",
+        "trl",
+        "trl.cli",
         "tune",
     }
 )
-#: Options of Python: flags and ``-m``, in one word or before the module, and those that take the next word.
-_MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(?P<name>.*)")
-_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 def begins_with_launcher(command: Command, framework: Framework) -> bool:
@@ -58,29 +54,3 @@ def other_launcher(command: Command, framework: Framework) -> str | None:
     :param framework: of the job.
     """
     return next((name for name in programs_of(command) if name in _OTHERS - framework.launchers), None)
-
-
-def programs_of(command: Command) -> Iterator[str]:
-    """What a command runs: its program, and the module or script that a Python interpreter runs.
-
-    :param command: what the user wrote.
-    """
-    if not command:
-        return
-    program = PurePath(command[0]).name
-    yield program
-    if not program.startswith("python"):
-        return
-    words = iter(command[1:])
-    for word in words:
-        module = _MODULE.fullmatch(word)
-        if module:
-            yield module["name"] or next(words, "")
-            return
-        if word == "-c":
-            return
-        if word in _WITH_VALUE:
-            next(words, None)
-        elif not word.startswith("-"):
-            yield PurePath(word).name
-            return

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.job.plan.framework import Framework, Role
-from airflow_trainer_provider.job.plan.launchers import begins_with_launcher, other_launcher, programs_of
+from airflow_trainer_provider.job.plan.launchers import begins_with_launcher, other_launcher
 from airflow_trainer_provider.job.plan.limits import check_roster, check_total
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.job.plan.programs import programs_of
 from airflow_trainer_provider.spec import PodSettings, ReplicaGroup, ReplicaOverride, Scheduling, TrainJobSpec, Volume
 from airflow_trainer_provider.spec.running.launcher import Launcher
 from airflow_trainer_provider.spec.validation import choice

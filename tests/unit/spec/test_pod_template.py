@@ -180,6 +180,38 @@ def test_fields_that_this_provider_does_not_read_pass() -> None:
             "pod_template.spec.containers[0].image_pull_policy",
             "imagePullPolicy",
         ),
+        # Amounts outside of what they are of.
+        ({"nvidia.com/gpu": 8}, "nvidia.com/gpu", "Write it as resources_per_node.gpu."),
+        ({"num_gpus": 8}, "num_gpus", "Write it as resources_per_node.gpu."),
+        ({"shm_size": "1Gi"}, "shm_size", "Write it as resources_per_node.shared_memory."),
+        ({"scheduling": {"memory": "1Gi"}}, "scheduling.memory", "Write it as resources_per_node.memory."),
+        ({"rdma/hca": 1}, "rdma/hca", 'Write it as resources_per_node.extended, e.g. {"rdma/hca": 1}.'),
+        ({"topology.kubernetes.io/zone": "a"}, "topology.kubernetes.io/zone", "Remove it; it is not a field here."),
+        (
+            {"amd.com/gpu": 8},
+            "amd.com/gpu",
+            'Write it as resources_per_node.extended, e.g. {"amd.com/gpu": 1}.',
+        ),
+        (
+            {"replicas": {"worker": {"nvidia.com/gpu": 8}}},
+            "replicas.worker.nvidia.com/gpu",
+            "Write it as replicas.worker.resources.gpu.",
+        ),
+        (
+            {"replicas": {"worker": {"overrides": [{"index": 0, "gpus": 1}]}}},
+            "replicas.worker.overrides[0].gpus",
+            "Write it as replicas.worker.overrides[0].resources.gpu.",
+        ),
+        (
+            {"pod_template": {"spec": {"nvidia.com/gpu": 8}}},
+            "pod_template.spec.nvidia.com/gpu",
+            "Write it as resources_per_node.gpu, a field of the job, or into pod_template.spec.containers[name=train]",
+        ),
+        (
+            {"pod_template": _container(resources={"amd.com/gpu": 1})},
+            "pod_template.spec.containers[0].resources.amd.com/gpu",
+            "Write it as resources_per_node.extended, a field of the job, or into",
+        ),
         # Fields of the job within the template.
         ({"pod_template": {"num_nodes": 2}}, "pod_template.num_nodes", "Write it as num_nodes, a field of the job."),
         ({"pod_template": {"spec": {"elastic": {}}}}, "pod_template.spec.elastic", "elastic, a field of the job"),
