@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How many requests may wait. A deployment that ends more tasks at once has other trouble.
+#: How many requests may wait, those included whose jobs are being ended. A deployment that ends more tasks at once has
+#: other trouble.
 _MOST_WAITING = 10_000
 #: How many requests are looked up together, and how many tasks' jobs are ended at a time in one cluster.
 _LOOKED_UP_TOGETHER = 100
 _ENDED_AT_ONCE = 16
-#: Seconds that may pass until the jobs of a task are ended, and between two attempts.
+#: Seconds that may pass until it is a task's turn, until its jobs are ended then, and between two attempts. While a
+#: cluster does not answer, those whose turn it is take all of their time.
+_TURN_SECONDS = 3600.0
 _MOST_SECONDS = 600.0
 _AGAIN_SECONDS = 10.0
 #: Seconds until the end of a task that was reported is in the database, and between two looks.
@@ -89,7 +92,7 @@ class Endings:
         :param request: what is over.
         """
         with self._lock:
-            if len(self._waiting) >= _MOST_WAITING:
+            if len(self._waiting) + len(self._under_way) >= _MOST_WAITING:
                 log.error("Too many tasks are over at once: the jobs of %s are not ended", request)
                 return
             self._waiting.append(request)
@@ -139,13 +142,20 @@ class Endings:
         return []
 
     async def _end(self, ending: Ending) -> None:
-        async with self._slots[ending.place]:
-            try:
-                await with_timeout(_until_ended(ending), _MOST_SECONDS)
-            except asyncio.TimeoutError:
-                log.error("The jobs of %s were not ended within %.0f s", ending, _MOST_SECONDS)
-            except Exception as error:
-                log.error("The jobs of %s could not be ended: %s", ending, error)
+        slots = self._slots[ending.place]
+        try:
+            await with_timeout(slots.acquire(), _TURN_SECONDS)
+        except asyncio.TimeoutError:
+            log.error("The jobs of %s are not ended: others took their cluster's time", ending)
+            return
+        try:
+            await with_timeout(_until_ended(ending), _MOST_SECONDS)
+        except asyncio.TimeoutError:
+            log.error("The jobs of %s were not ended within %.0f s", ending, _MOST_SECONDS)
+        except Exception as error:
+            log.error("The jobs of %s could not be ended: %s", ending, error)
+        finally:
+            slots.release()
 
 
 async def _until_ended(ending: Ending) -> None:

@@ -38,8 +38,8 @@ def _options(text: str) -> frozenset[str]:
 
 
 _UV = _options(
-    "--allow-insecure-host --cache-dir --color --config-file --config-setting --config-settings-package --default-index "
-    "--directory --env-file --exclude-newer --exclude-newer-package --extra --extra-index-url --find-links "
+    "--allow-insecure-host --cache-dir --color --config-file --config-setting --config-settings-package "
+    "--default-index --directory --env-file --exclude-newer --exclude-newer-package --extra --extra-index-url --find-links "
     "--fork-strategy --from --group --index --index-strategy --index-url --keyring-provider --link-mode "
     "--no-binary-package --no-build-isolation-package --no-build-package --no-editable-package --no-extra --no-group "
     "--no-sources-package --only-group --package --prerelease --prerelease-package --project --python "

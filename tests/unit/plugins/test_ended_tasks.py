@@ -442,6 +442,54 @@ def test_the_number_of_endings_at_a_time_and_of_those_that_wait_is_bounded(datab
     assert "Too many tasks are over at once" in caplog.text
 
 
+@pytest.fixture
+def stuck(monkeypatch):
+    """A cluster that does not answer until the event is set; with how many tasks' jobs it was asked to end."""
+    answers, begun = threading.Event(), []
+
+    async def cancel_task(self, identity, *_, **__):
+        begun.append(identity.map_index)
+        await until(answers)
+
+    monkeypatch.setattr(TrainerHook, "cancel_task", cancel_task)
+    yield SimpleNamespace(answers=answers, begun=begun)
+    answers.set()
+
+
+def test_requests_whose_jobs_are_being_ended_count_as_waiting(database, stuck, monkeypatch, caplog):
+    for index in range(4):
+        database.fields("train", map_index=index)
+    for index in range(3):
+        ended_tasks.on_task_instance_failed("running", _row("train", index))
+    wait_until(lambda: len(stuck.begun) == 3)
+    monkeypatch.setattr(endings, "_MOST_WAITING", 3)
+
+    ended_tasks.on_task_instance_failed("running", _row("train", 3))
+    stuck.answers.set()
+    settled()
+
+    assert sorted(stuck.begun) == [0, 1, 2]
+    assert "Too many tasks are over at once" in caplog.text
+
+
+def test_the_time_until_it_is_a_tasks_turn_is_bounded(database, stuck, monkeypatch, caplog):
+    monkeypatch.setattr(endings, "_endings", [])
+    monkeypatch.setattr(endings, "_ENDED_AT_ONCE", 1)
+    monkeypatch.setattr(endings, "_TURN_SECONDS", 0.2)
+    for index in range(3):
+        database.fields("train", map_index=index)
+        ended_tasks.on_task_instance_failed("running", _row("train", index))
+    wait_until(lambda: caplog.text.count("others took their cluster's time") == 2)
+    stuck.answers.set()
+    settled()
+
+    assert len(stuck.begun) == 1
+    database.fields("train", map_index=3)
+    ended_tasks.on_task_instance_failed("running", _row("train", 3))
+    settled()
+    assert len(stuck.begun) == 2
+
+
 def test_what_the_cluster_does_not_take_is_tried_again_and_what_is_hopeless_is_not(database, monkeypatch, caplog):
     monkeypatch.setattr(endings, "_AGAIN_SECONDS", 0.01)
     tries = {"flaky": 0, "hopeless": 0}
