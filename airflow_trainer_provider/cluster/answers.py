@@ -20,6 +20,7 @@ BAD_CERTIFICATE = "BadCertificate"
 SILENT = "Silent"
 
 _LONGEST_ANSWER = 2000
+_UNAUTHORIZED = 401
 _TRANSIENT = {408, 429, 500, 502, 503, 504}
 
 
@@ -80,11 +81,16 @@ def is_transient(error: ApiError) -> bool:
     return error.status in _TRANSIENT or is_quota_race(error)
 
 
+def is_refusal(error: ApiError) -> bool:
+    """Whether one side does not trust the other: the API server the credentials, or the client the certificate."""
+    return error.status == _UNAUTHORIZED or error.reason == BAD_CERTIFICATE
+
+
 def changed_nothing(error: ApiError) -> bool:
     """Whether the error proves that nothing came of the request."""
     if error.status is None or error.status == 503:
         # Other 503s are of a proxy on the way, which may have passed the request on.
-        return error.reason in (NOT_SENT, "ServiceUnavailable")
+        return error.reason in (NOT_SENT, BAD_CERTIFICATE, "ServiceUnavailable")
     if error.status == 500:
         # Objects are stored once the webhooks have agreed.
         return "failed calling webhook" in error.answer

@@ -35,7 +35,7 @@ from airflow_trainer_provider.cluster.state.objects import (
     is_suspended_on_kill,
     owner_of,
 )
-from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, expired, lost
 from airflow_trainer_provider.cluster.state.watcher import JobWatcher, watch_job
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost
 from airflow_trainer_provider.functions.frames import Frames
@@ -372,6 +372,8 @@ class ClusterBackend:
         if main is None:
             if known:
                 raise lost(known)
+            if handle.expires:
+                raise expired(handle.name, kind, namespace)
             raise JobLost(
                 f"Training job {handle.name} is gone: namespace {namespace} has no {kind.resource.kind} of its name."
             )

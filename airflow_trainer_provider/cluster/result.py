@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from airflow_trainer_provider.cluster.answers import is_transient
+from airflow_trainer_provider.cluster.answers import is_refusal, is_transient
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.logs.cursor import split_time
 from airflow_trainer_provider.cluster.logs.pace import Pace
@@ -22,7 +22,6 @@ from airflow_trainer_provider.kinds.base import Manifest
 _OTHER_LINES = 1000
 #: Before a log in which lines are missing is read again, in seconds: an answer that broke off may look whole.
 _AGAIN_SECONDS = 1.0
-_UNAUTHORIZED = 401
 
 
 async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes | None:
@@ -63,7 +62,7 @@ async def _value(client: Client, pod: Manifest, framed: Framed, seen: Frames) ->
             read.take(await _lines(client, pod, framed, tail_lines))
         except ApiError as error:
             # An outage: the next try finds the job, and its log.
-            if is_transient(error) or error.status == _UNAUTHORIZED:
+            if is_transient(error) or is_refusal(error):
                 raise
             where += f", which cannot be read ({error})"
             break

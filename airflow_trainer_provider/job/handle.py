@@ -24,6 +24,7 @@ class JobHandle(BaseModel):
     :param owner: the try of the task that waits for it; only the owner may end it.
     :param location: where the backend finds it: the root folder of the local backend.
     :param tools: where its tools are reached: name -> address.
+    :param expires: whether the cluster itself deletes the job some time after its end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +37,7 @@ class JobHandle(BaseModel):
     owner: int
     location: str
     tools: Mapping[str, str] = Field(default_factory=dict)
+    expires: bool = False
 
     @classmethod
     def parse(cls, value: Any, field: str = "job") -> JobHandle:
@@ -59,5 +61,5 @@ class JobHandle(BaseModel):
 
     def to_xcom(self) -> Mapping[str, Any]:
         """As JSON values."""
-        # Left out where there are none: a triggerer of an earlier version knows no such field.
-        return self.model_dump(mode="json", exclude=None if self.tools else {"tools"})
+        # Left out where they say nothing: a triggerer of an earlier version knows no such fields.
+        return self.model_dump(mode="json", exclude={name for name in ("tools", "expires") if not getattr(self, name)})

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from airflow_trainer_provider.cluster.answers import NO_ANSWER, NOT_SENT, SILENT
+from airflow_trainer_provider.cluster.answers import NO_ANSWER, NOT_SENT, SILENT, is_refusal
 from airflow_trainer_provider.errors import ApiError
 
 #: Between two probes, in seconds.
@@ -27,7 +27,6 @@ _WHILE_IT_STARTS = (503, 429)
 #: How long an API server that starts may refuse even the question whether it is ready, in seconds.
 _STARTING = 10.0
 _OK = 200
-_UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _SERVER_ERROR = 500
 
@@ -58,7 +57,7 @@ class Recovery:
         if not isinstance(error, ApiError) or not _ends_with_recovery(error):
             await asyncio.sleep(seconds)
             return
-        if error.status != _UNAUTHORIZED:
+        if not is_refusal(error):
             self._was_silent = self._was_silent or error.status is None
             self._probe_until = time.monotonic() + seconds + _PROBE_ON
             if self._probing is None:
@@ -169,4 +168,4 @@ class Backoff:
 
 
 def _ends_with_recovery(error: ApiError) -> bool:
-    return error.reason in _NO_ANSWER or error.status == _UNAUTHORIZED or (error.status or 0) >= _SERVER_ERROR
+    return error.reason in _NO_ANSWER or is_refusal(error) or (error.status or 0) >= _SERVER_ERROR

@@ -19,6 +19,7 @@ from airflow_trainer_provider.cluster.answers import (
     NOT_SENT,
     SILENT,
     api_error,
+    is_refusal,
     is_transient,
 )
 from airflow_trainer_provider.cluster.api.clock import ServerClock
@@ -112,9 +113,10 @@ class Requests:
         :param may_repeat: as for :meth:`call`.
         :raises ApiError: the last attempt's.
         """
-        # An API server that has just started may not know yet whom it used to know.
+        # An API server that has just started may not know yet whom it used to know; other credentials, or another
+        # authority, may be on their way into the connection.
         return await self._outage.overcome(
-            attempt, lambda error: may_repeat(error) or (error.status == _UNAUTHORIZED and self._were_known)
+            attempt, lambda error: may_repeat(error) or (is_refusal(error) and self._were_known)
         )
 
     async def call_extension(self, path: str, query: Mapping[str, str]) -> Manifest:

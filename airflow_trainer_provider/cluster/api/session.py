@@ -7,6 +7,7 @@ import socket
 import urllib.request
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -57,24 +58,34 @@ class Session:
         may_reload: bool = True,
     ) -> aiohttp.ClientResponse:
         """Send a request and return the answer, whose body is yet to be read; once more where the credentials were
-        refused, and there are others.
+        refused, or the API server's certificate was not trusted, and there are others.
 
         :param path: of the API, e.g. ``/api/v1/namespaces/default/pods``.
         :param timeout: when to give up.
         :param data: the body.
-        :param may_reload: whether others are looked for where the credentials were refused.
+        :param may_reload: whether others are looked for.
         :raises BackendUnavailable: the connection leads nowhere.
         :raises aiohttp.ClientError: no answer came.
         """
         credentials = await self.renewal.due()
-        response = await self._send(credentials, method, path, query, timeout, data, content_type)
+        send = partial(
+            self._send, method=method, path=path, query=query, timeout=timeout, data=data, content_type=content_type
+        )
+        try:
+            response = await send(credentials)
+        except aiohttp.ClientConnectorCertificateError:
+            # The cluster may have another authority now, and the connection name that already.
+            others = await self.renewal.after_refusal(credentials) if may_reload else None
+            if others is None:
+                raise
+            return await send(others)
         if response.status != _UNAUTHORIZED or not may_reload:
             return response
         others = await self.renewal.after_refusal(credentials)
         if others is None:
             return response
         response.release()
-        return await self._send(others, method, path, query, timeout, data, content_type)
+        return await send(others)
 
     async def ask(self, path: str, *, timeout: aiohttp.ClientTimeout) -> int:
         """The HTTP status of the answer to a GET with the credentials in use: none are loaded or renewed.

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from airflow_trainer_provider.cluster.answers import SILENT
+from airflow_trainer_provider.cluster.answers import SILENT, is_refusal
 from airflow_trainer_provider.cluster.informer.store import KeysOf, Store, Subscription, by_label, by_name
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.job.signal import Signal
@@ -30,7 +30,8 @@ LINGER = 30.0
 #: answers 403 for a moment.
 REFUSED_FIRST = 10.0
 REFUSED_LATER = 60.0
-#: The same where the API server refuses the credentials (401), which can be renewed while jobs are waited for.
+#: The same where the API server refuses the credentials (401), or its certificate is not trusted: both can be renewed
+#: in the connection while jobs are waited for.
 UNAUTHORIZED = 300.0
 #: Between two attempts, at first and at most; seconds.
 BACKOFF_FIRST = 0.5
@@ -42,7 +43,6 @@ POLL = 10.0
 POLL_AT_MOST = 300.0
 # A watch that ends earlier than this without an event was not one; seconds.
 _TOO_SHORT = 1.0
-_UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _GONE = 410
 
@@ -242,7 +242,7 @@ class Watch:
         if self._refused_since is None:
             self._refused_since = now
         limit = REFUSED_LATER if self._store.synced else REFUSED_FIRST
-        if now - self._refused_since >= (UNAUTHORIZED if error.status == _UNAUTHORIZED else limit):
+        if now - self._refused_since >= (UNAUTHORIZED if is_refusal(error) else limit):
             self._store.refuse(error)
 
 

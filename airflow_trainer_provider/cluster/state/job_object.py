@@ -11,6 +11,7 @@ from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.kinds.base import Manifest, Resource
 from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.merge_patch import value_at
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.registry import KINDS, backend_of
 from airflow_trainer_provider.spec.values.names import is_label
@@ -95,6 +96,11 @@ class JobObject:
         only = next(iter(self.kind.frameworks)) if len(self.kind.frameworks) == 1 else None
         return annotation(self.main, labels.FRAMEWORK) or only
 
+    @property
+    def expires(self) -> bool:
+        """Whether the cluster itself deletes the main object some time after the job's end."""
+        return self.kind.ttl is not None and value_at(self.main, self.kind.ttl(0)) is not None
+
     def annotation(self, name: str) -> str | None:
         """One of the main object's annotations."""
         return annotation(self.main, name)
@@ -121,6 +127,7 @@ class JobObject:
             owner=owner_of(self.main),
             location=str(ClusterLocation(self.kind, self.namespace, conn_id)),
             tools=labels.written_tools(self.main),
+            expires=self.expires,
         )
 
     def __str__(self) -> str:

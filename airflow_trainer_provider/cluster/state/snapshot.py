@@ -16,7 +16,7 @@ from airflow_trainer_provider.job.diagnosis.readable import readable
 from airflow_trainer_provider.job.queue.place import QueuePlace, last_of
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
-from airflow_trainer_provider.kinds.merge_patch import value_at
+from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
 from airflow_trainer_provider.kinds.status.job_status import job_status
@@ -150,16 +150,26 @@ def lost(job: JobObject) -> JobLost:
     :param job: as it was last seen.
     """
     what, name, namespace = job.resource.kind, job.name, job.namespace
-    if job.kind.ttl and value_at(job.main, job.kind.ttl(0)) is not None:
-        return JobLost(
-            f"Training job {name} has ended, and its {what} in namespace {namespace} was deleted by its own "
-            "ttlSecondsAfterFinished before its outcome was read. Whether it succeeded is not known: look at what it "
-            "left, and mark the task, or clear it to train again. Drop the field: on_finish_action does the same.",
-            retryable=False,
-        )
+    if job.expires:
+        return expired(name, job.kind, namespace)
     return JobLost(
         f"Training job {name} is gone: its {what} in namespace {namespace} was deleted, or the namespace itself. "
         "How it would have ended is not known."
+    )
+
+
+def expired(name: str, kind: Kind, namespace: str) -> JobLost:
+    """The error for a job that is gone, and that the cluster itself deletes some time after its end.
+
+    :param name: of the job.
+    :param kind: of its main object.
+    :param namespace: of its main object.
+    """
+    return JobLost(
+        f"Training job {name} has ended, and its {kind.resource.kind} in namespace {namespace} was deleted by its own "
+        "ttlSecondsAfterFinished before its outcome was read. Whether it succeeded is not known: look at what it left, "
+        "and mark the task, or clear it to train again. Drop the field: on_finish_action does the same.",
+        retryable=False,
     )
 
 

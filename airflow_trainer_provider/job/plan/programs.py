@@ -39,12 +39,12 @@ def _options(text: str) -> frozenset[str]:
 
 _UV = _options(
     "--allow-insecure-host --cache-dir --color --config-file --config-setting --config-settings-package "
-    "--default-index --directory --env-file --exclude-newer --exclude-newer-package --extra --extra-index-url --find-links "
-    "--fork-strategy --from --group --index --index-strategy --index-url --keyring-provider --link-mode "
-    "--no-binary-package --no-build-isolation-package --no-build-package --no-editable-package --no-extra --no-group "
-    "--no-sources-package --only-group --package --prerelease --prerelease-package --project --python "
-    "--python-platform --refresh-package --reinstall-package --resolution --upgrade-group --upgrade-package --with "
-    "--with-editable --with-requirements -C -P -f -i -p -w"
+    "--default-index --directory --env-file --exclude-newer --exclude-newer-package --extra --extra-index-url "
+    "--find-links --fork-strategy --from --group --index --index-strategy --index-url --keyring-provider "
+    "--link-mode --no-binary-package --no-build-isolation-package --no-build-package --no-editable-package "
+    "--no-extra --no-group --no-sources-package --only-group --package --prerelease --prerelease-package "
+    "--project --python --python-platform --refresh-package --reinstall-package --resolution --upgrade-group "
+    "--upgrade-package --with --with-editable --with-requirements -C -P -f -i -p -w"
 )
 _CONDA = _Runner("run", _options("--cwd --name --prefix -n -p"))
 #: By the name of the program.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
 from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.contract.jobs import running
 from tests.cluster.network import NODE_NAME
 
 
@@ -24,13 +26,16 @@ async def test_pods_of_a_node_that_does_not_answer_hold_the_next_try_back_for_th
     contract.case.patience = 540
     job = contract.case.job('note("trained", "x"); note("began"); wait_for("go")', nodes=1)
     first = await contract.submit(job, 1)
-    await contract.until((contract.case.shared / "began").exists)
+    following = asyncio.ensure_future(contract.end(first))
+    # Until then the kubelet has not reported that the container runs.
+    await running(contract, first)
 
     with faults.kubelet_frozen():
         await contract.until(lambda: _node_is_unknown(contract))
         await contract.backend.cancel(first, "the task was cleared")
         await contract.backend.end_earlier(contract.identity(2))
         assert contract.case.processes(first) == 1
+    await following
 
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert [each for each in warnings if "their nodes do not answer" in each], warnings

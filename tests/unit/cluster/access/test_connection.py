@@ -334,6 +334,62 @@ async def test_a_certificate_that_was_renewed_is_shown(connect, authority, tls, 
         assert await client.get_path("/version") == {"who": "user-two"}
 
 
+@pytest.fixture
+def moved(authority, tls, tmp_path):
+    """Function -> the server has a certificate of another authority from now on; gives that authority's own."""
+    other = Authority(tmp_path, "ca")
+    other.issue("server", "server", hosts=["127.0.0.1"])
+
+    def move():
+        tls.load_cert_chain(other.folder / "server.crt", other.folder / "server.key")
+        return data(other.folder / "ca.crt")
+
+    return move
+
+
+async def closing(request):
+    """An answer after which the connection is closed: the next request looks at the certificate."""
+    answer = web.json_response({"ok": 1})
+    answer.force_close()
+    return answer
+
+
+async def test_another_authority_reaches_what_runs_from_the_connection(authority, tls, moved):
+    def connection(authority_data):
+        cluster = {"certificate-authority-data": authority_data}
+        return ClusterConnection("conn", kube_config=server.kubeconfig(cluster=cluster, token=SECRET))
+
+    async with ApiServer(closing, tls=tls) as server:
+        now = [connection(data(authority.folder / "ca.crt"))]
+
+        async def reread():
+            return now[0]
+
+        client = Client(now[0], outage_budget=30.0, reread=reread)
+        assert await client.get_path("/version") == {"ok": 1}
+        new = moved()
+        waiting = asyncio.create_task(client.get_path("/version"))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        now[0] = connection(new)
+
+        assert await waiting == {"ok": 1}
+        await client.close()
+
+
+async def test_another_authority_that_the_connection_does_not_name_is_not_believed(connect, authority, tls, moved):
+    cluster = {"certificate-authority-data": data(authority.folder / "ca.crt")}
+    async with ApiServer(closing, tls=tls) as server:
+        client = connect(kube_config=server.kubeconfig(cluster=cluster, token=SECRET), outage_budget=0.1)
+        await client.get_path("/version")
+        moved()
+
+        with pytest.raises(ApiError) as caught:
+            await client.get_path("/version")
+        assert caught.value.reason == "BadCertificate"
+        assert len(server.asked) == 1
+
+
 async def test_a_server_without_a_trusted_certificate_is_refused_at_once(connect, tls):
     async with ApiServer(ok({"ok": 1}), tls=tls) as server:
         with pytest.raises(ApiError, match=r"self-signed|unable to get local issuer") as caught:

@@ -71,7 +71,7 @@ def test_the_events_of_a_watch_are_read_alike():
     [
         (ApiError("cut"), True, False),
         (ApiError("refused", reason=NOT_SENT), True, True),
-        (ApiError("certificate", reason=BAD_CERTIFICATE), False, False),
+        (ApiError("certificate", reason=BAD_CERTIFICATE), False, True),
         (answered(429, "TooManyRequests"), True, True),
         (answered(500, "InternalError", 'failed calling webhook "x": timeout'), True, True),
         (answered(500, "InternalError", "etcdserver: request timed out"), True, False),

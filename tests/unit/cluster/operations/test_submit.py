@@ -711,13 +711,19 @@ async def test_a_runtime_of_another_job_is_not_deleted_when_a_submit_fails(api):
     assert api.names("trainingruntimes") == [NAME]
 
 
-async def test_a_job_that_was_deleted_by_its_own_ttl_is_not_trained_a_second_time(api):
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "by its handle"])
+async def test_a_job_that_was_deleted_by_its_own_ttl_is_not_trained_a_second_time(api, is_seen):
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {}}}}
     job = plan_manifest(parse_manifest_spec({"manifest": manifest}))
     backend = await connect(api)
     handle = (await backend.submit(job, TRY)).handle
+    # A policy of the cluster adds it.
     api.update(JOBS, handle.name, {"spec": {"ttlSecondsAfterFinished": 1}})
-    await backend.status(handle)
+    if is_seen:
+        await backend.status(handle)
+    else:
+        handle = (await backend.submit(job, second())).handle
+        backend = await connect(api)
     api.remove(JOBS, handle.name)
 
     with pytest.raises(JobLost, match="Whether it succeeded is not known") as caught:
