@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How many requests may wait, those included whose jobs are being ended. A deployment that ends more tasks at once has
-#: other trouble.
+#: How many requests may wait to be looked up, and how many tasks of one cluster for the end of their jobs. A deployment
+#: that ends more tasks at once has other trouble.
 _MOST_WAITING = 10_000
 #: How many requests are looked up together, and how many tasks' jobs are ended at a time in one cluster.
 _LOOKED_UP_TOGETHER = 100
 _ENDED_AT_ONCE = 16
-#: Seconds that may pass until it is a task's turn, until its jobs are ended then, and between two attempts. While a
-#: cluster does not answer, those whose turn it is take all of their time.
-_TURN_SECONDS = 3600.0
-_MOST_SECONDS = 600.0
+#: Seconds that may pass until a task's jobs are ended, that one attempt may take, and that lie between two.
+_MOST_SECONDS = 21_600.0
+_ATTEMPT_SECONDS = 600.0
 _AGAIN_SECONDS = 10.0
 #: Seconds until the end of a task that was reported is in the database, and between two looks.
 _COMMIT_SECONDS = 10.0
@@ -84,6 +83,7 @@ class Endings:
         self._is_working = False
         # For each cluster: one that does not answer keeps no other waiting.
         self._slots: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_ENDED_AT_ONCE))
+        self._waiting_for: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[None]] = set()
 
     def add(self, request: Request) -> None:
@@ -92,7 +92,7 @@ class Endings:
         :param request: what is over.
         """
         with self._lock:
-            if len(self._waiting) + len(self._under_way) >= _MOST_WAITING:
+            if len(self._waiting) >= _MOST_WAITING:
                 log.error("Too many tasks are over at once: the jobs of %s are not ended", request)
                 return
             self._waiting.append(request)
@@ -142,32 +142,38 @@ class Endings:
         return []
 
     async def _end(self, ending: Ending) -> None:
-        slots = self._slots[ending.place]
-        try:
-            await with_timeout(slots.acquire(), _TURN_SECONDS)
-        except asyncio.TimeoutError:
-            log.error("The jobs of %s are not ended: others took their cluster's time", ending)
+        place = ending.place
+        if self._waiting_for[place] >= _MOST_WAITING:
+            log.error("Too many tasks of one cluster are over at once: the jobs of %s are not ended", ending)
             return
+        self._waiting_for[place] += 1
         try:
-            await with_timeout(_until_ended(ending), _MOST_SECONDS)
+            await with_timeout(_until_ended(ending, self._slots[place]), _MOST_SECONDS)
         except asyncio.TimeoutError:
             log.error("The jobs of %s were not ended within %.0f s", ending, _MOST_SECONDS)
         except Exception as error:
             log.error("The jobs of %s could not be ended: %s", ending, error)
         finally:
-            slots.release()
+            self._waiting_for[place] -= 1
 
 
-async def _until_ended(ending: Ending) -> None:
+async def _until_ended(ending: Ending, slots: asyncio.Semaphore) -> None:
+    """End the jobs, however often it takes; the others of the cluster have their turn in between.
+
+    :param slots: how many of the cluster are ended at a time.
+    """
     from airflow_trainer_provider.errors import TrainJobError
 
     while True:
         try:
-            if await _is_due(ending):
-                await ending.end_jobs()
-            else:
-                log.info("%s is not over any more: its job goes on", ending)
+            async with slots:
+                if await _is_due(ending):
+                    await with_timeout(ending.end_jobs(), _ATTEMPT_SECONDS)
+                else:
+                    log.info("%s is not over any more: its job goes on", ending)
             return
+        except asyncio.TimeoutError:
+            log.warning("The jobs of %s are still to be ended, after %.0f s", ending, _ATTEMPT_SECONDS)
         except Exception as error:
             if isinstance(error, TrainJobError) and not error.retryable:
                 raise

@@ -200,8 +200,11 @@ _AMOUNT_NAMES = {
     **dict.fromkeys(("mem", "memory", "ram"), "memory"),
     **dict.fromkeys(("sharedmemory", "shm", "shmsize"), "shared_memory"),
 }
-#: A resource of Kubernetes with the prefix of its vendor; labels of Kubernetes itself are none.
-_VENDORS = re.compile(r"(?!.*(kubernetes|k8s)\.io/)[a-z0-9.-]+/[A-Za-z0-9._-]+")
+#: Resources of Kubernetes' device plugins. Labels, as of the nodes that have them, begin with the same domains.
+_DEVICES = re.compile(
+    r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu"
+    r"|aws\.amazon\.com/neuron(core|device)?|vpc\.amazonaws\.com/efa|huawei\.com/Ascend.*|rdma/.+"
+)
 #: The job's own fields that a pod template does not have, and where they are.
 _OF_THE_JOB = {
     "": (
@@ -301,13 +304,20 @@ def _own_place(place: tuple[str | int, ...], name: str) -> str | None:
 
 def _amount_place(place: tuple[str | int, ...], name: str) -> str | None:
     """The path of an amount: in ``resources_per_node``, or in the ``resources`` of a group or an override."""
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _LONGEST_NAME or place[0] == "launcher":
         return None
     part = _part_of(place)
     whole = (*part, "resources") if part else ("resources_per_node",)
     if own := _AMOUNT_NAMES.get(_key(name)):
         return path((*whole, own))
-    return f'{path((*whole, "extended"))}, e.g. {{"{name}": 1}}' if _VENDORS.fullmatch(name) else None
+    return f'{path((*whole, "extended"))}, e.g. {{"{name}": 1}}' if _DEVICES.fullmatch(name) else None
+
+
+def _device_place(name: str) -> str | None:
+    """The field of the job for a resource of a device plugin; None for another name."""
+    if len(name) > _LONGEST_NAME or not _DEVICES.fullmatch(name):
+        return None
+    return f"resources_per_node.{_AMOUNT_NAMES.get(_key(name), 'extended')}"
 
 
 def _part_of(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
@@ -322,9 +332,8 @@ def template_way_out(level: str, name: str) -> str | None:
     :param name: of the field.
     :return: a sentence; None for a name that may be right.
     """
-    if len(name) <= _LONGEST_NAME and _VENDORS.fullmatch(name):
-        own = _AMOUNT_NAMES.get(_key(name), "extended")
-        return f"Write it as resources_per_node.{own}, a field of the job, or into {_TRAIN}resources.limits."
+    if own := _device_place(name):
+        return f"Write it as {own}, a field of the job, or into {_TRAIN}resources.limits."
     if level in _PARTS:
         return _part_way_out(level, name)
     if name in _JOB_PLACES and not (level == "container" and _key(name) in _OF_CONTAINERS):

@@ -92,6 +92,10 @@ class Credentials:
         """Whether they are the same as others, whenever each was loaded."""
         return self.headers == others.headers and self.identity == others.identity
 
+    def trust_the_same(self, others: Credentials) -> bool:
+        """Whether they trust the API servers that others trust, and show them the same certificate."""
+        return self.identity == others.identity
+
 
 class CredentialSource:
     """Loads the credentials of a connection, as often as needed.

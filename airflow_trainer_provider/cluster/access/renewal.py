@@ -69,23 +69,25 @@ class Renewal:
                 self.current = await self._renewed(self.current)
             return self.current
 
-    async def after_refusal(self, refused: Credentials) -> Credentials | None:
-        """Other credentials than those that the API server has refused; None where there are none yet.
+    async def after_refusal(self, refused: Credentials, *, by_us: bool = False) -> Credentials | None:
+        """Other credentials than those that were refused; None where there are none yet.
 
         All requests that are refused share one attempt to find others, and attempts are seconds apart.
 
         :param refused: what the request was sent with.
+        :param by_us: the API server's certificate was not trusted: another token does not help, another authority may.
         """
+        same = refused.trust_the_same if by_us else refused.are
         async with self._loading:
-            if self.current is not None and self.current.are(refused):
+            if self.current is not None and same(self.current):
                 now = time.monotonic()
                 if now - self._reloaded_at < self._reload_pause:
                     return None
                 starts_over = now - self._reloaded_at >= _RELOAD_QUIET
                 self._reload_pause = _RELOAD_FIRST if starts_over else min(2 * self._reload_pause, _RELOAD_MOST)
                 self._reloaded_at = now
-                await self._reload(refused)
-        return None if self.current is None or self.current.are(refused) else self.current
+                await self._reload(same)
+        return None if self.current is None or same(self.current) else self.current
 
     async def use(self, connection: ClusterConnection) -> bool:
         """Go on with the connection as it is now.
@@ -135,11 +137,14 @@ class Renewal:
             return replace(current, renew_at=time.monotonic() + _RENEW_AGAIN)
         return fresh if self._take(fresh) else replace(current, renew_at=fresh.renew_at)
 
-    async def _reload(self, refused: Credentials) -> None:
-        """Look for other credentials: where the connection says, and in the connection as it is now."""
+    async def _reload(self, same: Callable[[Credentials], bool]) -> None:
+        """Look for other credentials: where the connection says, and in the connection as it is now.
+
+        :param same: whether credentials are no others than those that were refused.
+        """
         try:
             fresh = await self._source.load()
-            if not fresh.are(refused):
+            if not same(fresh):
                 self._take(fresh)
                 return
         except TrainJobError as error:

@@ -75,7 +75,7 @@ class Session:
             response = await send(credentials)
         except aiohttp.ClientConnectorCertificateError:
             # The cluster may have another authority now, and the connection name that already.
-            others = await self.renewal.after_refusal(credentials) if may_reload else None
+            others = await self.renewal.after_refusal(credentials, by_us=True) if may_reload else None
             if others is None:
                 raise
             return await send(others)

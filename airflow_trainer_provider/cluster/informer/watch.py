@@ -138,7 +138,7 @@ class Watch:
                 else:
                     await self._follow(self._version or "")
             except ApiError as error:
-                await self._back_off(error, refused=_is_refusal(error))
+                await self._back_off(error, refused=_is_final(error))
             except BackendUnavailable as error:
                 await self._back_off(ApiError(str(error)), refused=True)
             except Exception as error:
@@ -287,6 +287,8 @@ class Watches:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_refusal(error: ApiError) -> bool:
-    """Whether trying again does not help: no rights, or nothing there that could be watched."""
+def _is_final(error: ApiError) -> bool:
+    """Whether trying again does not help: no trust, no rights, or nothing there that could be watched."""
+    if is_refusal(error):
+        return True
     return error.status is not None and 400 <= error.status < 500 and error.status not in {408, 409, 429}

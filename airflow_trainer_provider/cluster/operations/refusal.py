@@ -65,7 +65,7 @@ def _no_answer(error: ApiError, resource: Resource, namespace: str) -> Refusal |
             error.reason,
             f"{error}. Give the cluster's own CA in the kubeconfig (certificate-authority-data), or its name in the "
             "certificate (tls-server-name).",
-            False,
+            True,
         )
     return Refusal(error.reason or "NoAnswer", f"The Kubernetes API did not answer: {error}", True)
 

@@ -119,16 +119,18 @@ def has_ended(pod: Manifest) -> bool:
 def is_unreachable(pod: Manifest, now: datetime) -> bool:
     """Whether a pod should have ended by now, and its node does not answer.
 
-    The node controller sets the condition Ready of such a node's pods, and no other one; a kubelet sets ContainersReady
-    as well.
+    Of such a node's pods the node controller sets the condition Ready, and no other one, where a kubelet would set
+    ContainersReady as well; and after their tolerations' time it deletes them, with a condition that says so.
 
     :param now: by the API server's clock.
     """
     gone_at = pod["metadata"].get("deletionTimestamp")
     if gone_at is None or now < parse_time(gone_at) + _UNREACHABLE_AFTER:
         return False
-    states = {each["type"]: each["status"] for each in conditions(pod.get("status") or {})}
-    return states.get("Ready") == "False" and states.get("ContainersReady") == "True"
+    found = {each["type"]: each for each in conditions(pod.get("status") or {})}
+    states = {name: each["status"] for name, each in found.items()}
+    is_evicted = found.get("DisruptionTarget", {}).get("reason") == "DeletionByTaintManager"
+    return is_evicted or (states.get("Ready") == "False" and states.get("ContainersReady") == "True")
 
 
 def longest_grace(pods: Iterable[Manifest]) -> float:

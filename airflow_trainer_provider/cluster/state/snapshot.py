@@ -166,9 +166,10 @@ def expired(name: str, kind: Kind, namespace: str) -> JobLost:
     :param namespace: of its main object.
     """
     return JobLost(
-        f"Training job {name} has ended, and its {kind.resource.kind} in namespace {namespace} was deleted by its own "
-        "ttlSecondsAfterFinished before its outcome was read. Whether it succeeded is not known: look at what it left, "
-        "and mark the task, or clear it to train again. Drop the field: on_finish_action does the same.",
+        f"Training job {name} is gone: most likely it has ended, and its {kind.resource.kind} in namespace {namespace} "
+        "was deleted by its own ttlSecondsAfterFinished before its outcome was read. Whether it succeeded is not "
+        "known: look at what it left, and mark the task, or clear it to train again. Drop the field: on_finish_action "
+        "does the same.",
         retryable=False,
     )
 

@@ -23,13 +23,13 @@ class _Runner:
 
     :param verb: the subcommand that does so; empty for none.
     :param with_value: its options that take the next word.
-    :param modules: those of them whose value is a Python module to run.
+    :param module_flags: its options by which the program is a Python module.
     :param takes_variables: whether words such as ``NAME=value`` may come before the program.
     """
 
     verb: str = ""
     with_value: frozenset[str] = field(default_factory=frozenset)
-    modules: frozenset[str] = field(default_factory=frozenset)
+    module_flags: frozenset[str] = field(default_factory=frozenset)
     takes_variables: bool = False
 
 
@@ -46,26 +46,27 @@ _UV = _options(
     "--project --python --python-platform --refresh-package --reinstall-package --resolution --upgrade-group "
     "--upgrade-package --with --with-editable --with-requirements -C -P -f -i -p -w"
 )
-_CONDA = _Runner("run", _options("--cwd --name --prefix -n -p"))
-#: By the name of the program.
+_UV_TOOL = _UV | _options("--build-constraints --constraints --overrides --torch-backend -b -c")
+_CONDA = _Runner("run", _options("--cwd --name --prefix --root-prefix -n -p -r"))
+#: By the name of the program. Not pdm, pixi, hatch and others: what they run may be a project's name for a command.
 _RUNNERS: Mapping[str, _Runner] = {
     "conda": _CONDA,
     "env": _Runner(with_value=_options("--chdir --unset -C -u"), takes_variables=True),
-    "hatch": _Runner("run"),
     "mamba": _CONDA,
     "micromamba": _CONDA,
     "nice": _Runner(with_value=_options("--adjustment -n")),
     "nohup": _Runner(),
-    "numactl": _Runner(with_value=_options("-C -N -P -i -m -p -w")),
-    "pdm": _Runner("run", _options("--project -p")),
-    "pipenv": _Runner("run"),
-    "pixi": _Runner("run", _options("--environment --manifest-path -e")),
+    "numactl": _Runner(
+        with_value=_options(
+            "--cpunodebind --interleave --membind --physcpubind --preferred --preferred-many --weighted-interleave "
+            "-C -N -P -i -m -p -w"
+        )
+    ),
     "poetry": _Runner("run", _options("--directory --project -C -P")),
-    "rye": _Runner("run"),
     "stdbuf": _Runner(with_value=_options("--error --input --output -e -i -o")),
-    "time": _Runner(),
-    "uv": _Runner("run", _UV | _options("--module -m"), _options("--module -m")),
-    "uvx": _Runner("", _UV),
+    "time": _Runner(with_value=_options("--format --output -f -o")),
+    "uv": _Runner("run", _UV, module_flags=_options("--module -m")),
+    "uvx": _Runner(with_value=_UV_TOOL),
 }
 
 
@@ -85,9 +86,9 @@ def programs_of(command: Command) -> Iterator[str]:
         runner = _RUNNERS.get(program)
         if runner is None:
             return
-        module, command = _run_by(runner, command[1:])
-        if module:
-            yield module
+        is_module, command = _run_by(runner, command[1:])
+        if is_module:
+            yield from command[:1]
             return
 
 
@@ -107,24 +108,23 @@ def _run_by_python(options: Command) -> Iterator[str]:
             return
 
 
-def _run_by(runner: _Runner, options: Command) -> tuple[str, Command]:
-    """The Python module that a runner starts, or the command; both are empty where it starts none.
+def _run_by(runner: _Runner, options: Command) -> tuple[bool, Command]:
+    """Whether a runner starts a Python module, and the command that it starts; empty where it starts none.
 
     :param options: the words behind the runner.
     """
-    verb, index = runner.verb, 0
+    verb, is_module, index = runner.verb, False, 0
     while index < len(options):
         word = options[index]
-        if word in runner.modules:
-            return "".join(options[index + 1 : index + 2]), ()
         if word.startswith("-"):
+            is_module = is_module or word in runner.module_flags
             index += 2 if word in runner.with_value else 1
         elif runner.takes_variables and _VARIABLE.fullmatch(word):
             index += 1
         elif not verb:
-            return "", options[index:]
+            return is_module, options[index:]
         elif word == verb:
             verb, index = "", index + 1
         else:
-            return "", ()
-    return "", ()
+            break
+    return False, ()

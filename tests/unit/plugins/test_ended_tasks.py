@@ -456,38 +456,55 @@ def stuck(monkeypatch):
     answers.set()
 
 
-def test_requests_whose_jobs_are_being_ended_count_as_waiting(database, stuck, monkeypatch, caplog):
-    for index in range(4):
-        database.fields("train", map_index=index)
-    for index in range(3):
-        ended_tasks.on_task_instance_failed("running", _row("train", index))
-    wait_until(lambda: len(stuck.begun) == 3)
-    monkeypatch.setattr(endings, "_MOST_WAITING", 3)
-
-    ended_tasks.on_task_instance_failed("running", _row("train", 3))
-    stuck.answers.set()
-    settled()
-
-    assert sorted(stuck.begun) == [0, 1, 2]
-    assert "Too many tasks are over at once" in caplog.text
-
-
-def test_the_time_until_it_is_a_tasks_turn_is_bounded(database, stuck, monkeypatch, caplog):
+def test_a_cluster_for_which_too_many_wait_takes_no_more_and_another_does(database, stuck, monkeypatch, caplog):
     monkeypatch.setattr(endings, "_endings", [])
     monkeypatch.setattr(endings, "_ENDED_AT_ONCE", 1)
-    monkeypatch.setattr(endings, "_TURN_SECONDS", 0.2)
-    for index in range(3):
-        database.fields("train", map_index=index)
-        ended_tasks.on_task_instance_failed("running", _row("train", index))
-    wait_until(lambda: caplog.text.count("others took their cluster's time") == 2)
+    monkeypatch.setattr(endings, "_MOST_WAITING", 3)
+    for index in range(5):
+        database.task("train", "failed", index)
+        database.fields("train", FIELDS | {"kubernetes_conn_id": "other" if index == 4 else "kube"}, map_index=index)
+    database.run("failed")
+
+    ended_tasks.on_dag_run_failed(_Detached())
+    wait_until(lambda: len(stuck.begun) == 2)
     stuck.answers.set()
     settled()
 
-    assert len(stuck.begun) == 1
-    database.fields("train", map_index=3)
-    ended_tasks.on_task_instance_failed("running", _row("train", 3))
+    assert sorted(stuck.begun) in ([0, 1, 2, 4], [0, 1, 3, 4], [0, 2, 3, 4], [1, 2, 3, 4])
+    assert caplog.text.count("Too many tasks of one cluster are over at once") == 1
+    database.fields("train")
+    ended_tasks.on_task_instance_failed("running", _row("train"))
     settled()
-    assert len(stuck.begun) == 2
+    assert len(stuck.begun) == 5
+
+
+def test_an_end_that_takes_too_long_lets_others_have_their_turn_and_is_tried_again(database, monkeypatch, caplog):
+    monkeypatch.setattr(endings, "_endings", [])
+    for name, value in (("_ENDED_AT_ONCE", 1), ("_ATTEMPT_SECONDS", 0.2), ("_AGAIN_SECONDS", 0.01)):
+        monkeypatch.setattr(endings, name, value)
+    attempts = []
+
+    async def cancel_task(self, identity, *_, **__):
+        attempts.append(identity.map_index)
+        if attempts == [0]:
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(TrainerHook, "cancel_task", cancel_task)
+    for index in range(2):
+        database.fields("train", map_index=index)
+        ended_tasks.on_task_instance_failed("running", _row("train", index))
+    settled()
+
+    assert attempts == [0, 1, 0]
+    assert "are still to be ended, after 0 s" in caplog.text
+
+
+def test_an_end_is_given_up_at_last(database, stuck, monkeypatch, caplog):
+    monkeypatch.setattr(endings, "_MOST_SECONDS", 0.2)
+    database.fields("train")
+
+    ended_tasks.on_task_instance_failed("running", _row("train"))
+    wait_until(lambda: "were not ended within 0 s" in caplog.text)
 
 
 def test_what_the_cluster_does_not_take_is_tried_again_and_what_is_hopeless_is_not(database, monkeypatch, caplog):

@@ -187,6 +187,8 @@ def test_fields_that_this_provider_does_not_read_pass() -> None:
         ({"scheduling": {"memory": "1Gi"}}, "scheduling.memory", "Write it as resources_per_node.memory."),
         ({"rdma/hca": 1}, "rdma/hca", 'Write it as resources_per_node.extended, e.g. {"rdma/hca": 1}.'),
         ({"topology.kubernetes.io/zone": "a"}, "topology.kubernetes.io/zone", "Remove it; it is not a field here."),
+        ({"scheduling": {"nvidia.com/gpu.product": "A"}}, "scheduling.nvidia.com/gpu.product", "Remove it; it is not"),
+        ({"framework": "mpi", "launcher": {"cpu": 4}}, "launcher.cpu", "Remove it; it is not a field here."),
         (
             {"amd.com/gpu": 8},
             "amd.com/gpu",

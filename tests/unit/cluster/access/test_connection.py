@@ -354,10 +354,15 @@ async def closing(request):
     return answer
 
 
-async def test_another_authority_reaches_what_runs_from_the_connection(authority, tls, moved):
+@pytest.mark.parametrize("has_plugin", [False, True])
+async def test_another_authority_reaches_what_runs_from_the_connection(authority, tls, moved, plugin, has_plugin):
+    # Another token each time, as those of EKS: it is no other authority.
+    plugin.gives("token-RUN")
+    user = plugin.user if has_plugin else {"token": SECRET}
+
     def connection(authority_data):
         cluster = {"certificate-authority-data": authority_data}
-        return ClusterConnection("conn", kube_config=server.kubeconfig(cluster=cluster, token=SECRET))
+        return ClusterConnection("conn", kube_config=server.kubeconfig(cluster=cluster, **user))
 
     async with ApiServer(closing, tls=tls) as server:
         now = [connection(data(authority.folder / "ca.crt"))]
@@ -446,13 +451,17 @@ def knows(*tokens):
 
 @pytest.fixture
 def plugin(tmp_path):
-    """A credential plugin; function (token, expires in, exit code) -> what it gives from now on. It counts its runs."""
+    """A credential plugin; function (token, expires in, exit code) -> what it gives from now on. It counts its runs:
+    RUN stands for the number.
+    """
     script, output, runs = tmp_path / "plugin", tmp_path / "output.json", tmp_path / "runs"
     script.write_text(
         f"#!{sys.executable}\n"
         "import json, sys\n"
         f"open({str(runs)!r}, 'a').write('x')\n"
         f"given = json.load(open({str(output)!r}))\n"
+        f"run = str(len(open({str(runs)!r}).read()))\n"
+        "given['status'] = json.loads(json.dumps(given['status']).replace('RUN', run))\n"
         "sys.stderr.write('log in first' if given['code'] else '')\n"
         "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', "
         "'status': given['status']}))\n"

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_trainer_provider.cluster.answers import SILENT
+from airflow_trainer_provider.cluster.answers import BAD_CERTIFICATE, SILENT
 from airflow_trainer_provider.cluster.api.recovery import Backoff, Recovery
 from airflow_trainer_provider.cluster.informer import watch as module
 from airflow_trainer_provider.cluster.informer.store import by_involved
@@ -360,24 +360,35 @@ async def test_a_momentary_refusal_is_waited_out(watches, client):
     assert client.asked[-1] == "watch 5"
 
 
-async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(watches, client, monkeypatch):
+@pytest.mark.parametrize(
+    ("refusal", "seconds"),
+    [
+        (ApiError("forbidden", status=403), module.REFUSED_LATER),
+        (ApiError("unauthorized", status=401), module.UNAUTHORIZED),
+        (ApiError("certificate verify failed", reason=BAD_CERTIFICATE), module.UNAUTHORIZED),
+    ],
+    ids=str,
+)
+async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(
+    watches, client, monkeypatch, refusal, seconds
+):
     now = [0.0]
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client.says((5, [pod("a-0", 3)]))
     with of(watches).subscribe("a") as subscription:
         await with_timeout(subscription.changed(), PATIENCE)
         waiting = asyncio.create_task(subscription.changed())
-        refusal = ApiError("forbidden", status=403)
+        answer = client.says if refusal.status == 403 else client.sends
         client.sends(refusal)
-        client.says(refusal)
-        await eventually(lambda: client.asked == ["list", "watch 5", "list", "list"])
-        now[0] = module.REFUSED_LATER - 1
-        client.says(refusal)
+        answer(refusal)
+        await eventually(lambda: len(client.asked) == 4)
+        now[0] = seconds - 1
+        answer(refusal)
         await eventually(lambda: len(client.asked) == 5)
         assert not waiting.done()
-        now[0] = module.REFUSED_LATER
-        client.says(refusal)
-        with pytest.raises(ApiError, match="forbidden"):
+        now[0] = seconds
+        answer(refusal)
+        with pytest.raises(ApiError, match=str(refusal)):
             await with_timeout(waiting, PATIENCE)
         assert names(subscription) == ["a-0"]
 

@@ -198,7 +198,7 @@ def test_what_may_be_asked_again(error, transient, harmless):
         (
             ApiError("POST /x: certificate", reason=BAD_CERTIFICATE),
             BAD_CERTIFICATE,
-            False,
+            True,
             ["certificate-authority-data"],
         ),
     ],

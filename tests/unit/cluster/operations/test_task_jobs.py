@@ -135,9 +135,23 @@ async def test_pods_that_do_not_end_are_named_with_the_way_out_and_nothing_start
     assert api.names("services") == []
 
 
-async def test_pods_of_a_node_that_does_not_answer_hold_nothing_back_once_they_should_have_ended(api, caplog):
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}],
+        [
+            {"type": "Ready", "status": "False"},
+            {"type": "ContainersReady", "status": "False"},
+            {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"},
+        ],
+    ],
+    ids=["ready", "not ready"],
+)
+async def test_pods_of_a_node_that_does_not_answer_hold_nothing_back_once_they_should_have_ended(
+    api, caplog, conditions
+):
     add_pods(api)
-    say_conditions(api, "p", Ready="False", ContainersReady="True")
+    api.update(PODS, "p", {"status": {"conditions": conditions}})
     api.remove(PODS, "p")
     next_try = asyncio.create_task(submit(api, second()))
     await asyncio.sleep(0.2)
@@ -188,12 +202,9 @@ async def test_an_earlier_job_that_a_node_without_an_answer_holds_is_replaced(ap
     assert (await submit(api, second())).handle.uid != first.uid
 
 
-@pytest.mark.parametrize("has_job", [True, False])
-async def test_the_same_task_of_another_airflow_that_has_no_name_is_not_waited_for(api, has_job):
+async def test_the_same_task_of_another_airflow_that_has_no_name_is_not_waited_for(api):
     other = TRY.model_copy(update={"deployment": ""})
     add_pods(api, **{labels.TASK: other.key, labels.JOB: other.job_name("train")})
-    if has_job:
-        await submit(api, other)
 
     assert (await submit(api, second())).adopted is None
 
