@@ -90,7 +90,7 @@ test-cluster: cluster-venv ## Run the tests that need a cluster.
 
 test-chaos: cluster-venv ## Run the chaos tests with 20 jobs, on the newest and the lowest Airflow (make cluster-up first; 40 minutes).
 	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
-	TRAINER_TEST_SCALE=full $(PY) -m pytest tests/cluster/airflow/test_chaos.py $(ARGS)
+	TRAINER_TEST_SCALE=full $(PY) -m pytest tests/airflow/test_scheduler.py tests/cluster/airflow/test_chaos.py $(ARGS)
 	TRAINER_TEST_SCALE=full $(PY_LOWEST) -m pytest tests/cluster/airflow/test_chaos.py $(ARGS)
 
 verdicts: cluster-venv ## Write docs/reference/verdicts.md from how jobs fail on a cluster (20 minutes).

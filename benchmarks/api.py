@@ -9,6 +9,7 @@ import re
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,8 @@ import yaml
 
 #: Objects that are made at the same time.
 CONCURRENCY = 20
+#: Between two requests while the API server does not answer.
+_PAUSE_SECONDS = 0.02
 
 
 class Api:
@@ -64,13 +67,32 @@ class Api:
         return await self.call("PATCH", path, body, "application/merge-patch+json")
 
     async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        """The changes from now on, as they come."""
+        """The changes from now on, as they come. After an outage, all objects are listed as soon as possible."""
         version = (await self.call("GET", f"{path}?limit=1"))["metadata"]["resourceVersion"]
+        while True:
+            with suppress(aiohttp.ClientError, OSError):
+                async for event in self._watch_from(path, version):
+                    yield event
+            listing = await self._listed(path)
+            version = listing["metadata"]["resourceVersion"]
+            for each in listing["items"]:
+                yield {"type": "MODIFIED", "object": each}
+
+    async def _watch_from(self, path: str, version: str) -> AsyncIterator[dict[str, Any]]:
         url = f"{self.server}{path}?watch=true&resourceVersion={version}"
         timeout = aiohttp.ClientTimeout(total=None)
         async with self._http.get(url, timeout=timeout, read_bufsize=2**20) as response:
             async for line in response.content:
-                yield json.loads(line)
+                event = json.loads(line)
+                if response.status != 200 or event["type"] == "ERROR":
+                    return
+                yield event
+
+    async def _listed(self, path: str) -> dict[str, Any]:
+        while True:
+            with suppress(aiohttp.ClientError, OSError, RuntimeError):
+                return await self.call("GET", path)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def text(self, path: str) -> str:
         """Read something that is no JSON."""

@@ -390,7 +390,7 @@ class LocalBackend:
     def _bury(self, folder: RunFolder, status: JobStatus) -> JobStatus:
         """End what a killed supervisor left behind, and say so."""
         end_all(folder.record().uid)
-        message = f"the supervisor of the job was killed; see {folder.path}/supervisor.log"
+        message = f"the supervisor of the job was killed, or could not go on; see {folder.path}/supervisor.log"
         lost = status.model_copy(
             update={
                 "phase": JobPhase.FAILED,
@@ -399,6 +399,7 @@ class LocalBackend:
                 "finished_at": datetime.now(timezone.utc),
             }
         )
+        # Where the disk is full, the next one that looks finds the same.
         folder.write_status(lost)
         return lost
 

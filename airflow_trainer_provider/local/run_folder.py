@@ -171,22 +171,38 @@ class RunFolder:
         except FileNotFoundError:
             return None
 
-    def write_status(self, status: JobStatus) -> None:
-        """Replace the status; a reader sees the old one or the new one, never half."""
-        self._replace("state.json", status.model_dump_json())
+    def write_status(self, status: JobStatus) -> OSError | None:
+        """Replace the status; a reader sees the old one or the new one, never half.
+
+        :return: why it could not be written, as on a full disk; None where it was.
+        :raises FileNotFoundError: the folder is gone.
+        """
+        try:
+            self._replace("state.json", status.model_dump_json())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return error
+        return None
 
     @property
     def cancel_reason(self) -> str | None:
         """Why the job should end; None while it should go on."""
         try:
-            return (self.path / "cancel").read_text()
+            return (self.path / "cancel").read_text() or "it was cancelled; the disk had no room for the reason"
         except FileNotFoundError:
             return None
 
     def cancel(self, reason: str) -> None:
         """Ask the supervisor to end the job. The first reason stays."""
         if self.cancel_reason is None:
-            self._replace("cancel", reason)
+            try:
+                self._replace("cancel", reason)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                # A full disk still takes an empty file.
+                (self.path / "cancel").touch()
 
     @property
     def collected(self) -> bool:

@@ -26,12 +26,14 @@ class _Hidden:
     """A value that is stored and printed with its secrets masked."""
 
     data: Any
+    #: The name of the field.
+    field = ""
 
     def serialize(self) -> Any:
         """The masked copy. Airflow calls this for values that are not JSON."""
         from airflow_trainer_provider.text.redaction import redacted
 
-        return redacted(self.data)
+        return redacted(self.data, self.field)
 
     def __repr__(self) -> str:
         return repr(self.serialize())
@@ -93,28 +95,33 @@ def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str],
 
     names = valid_names(operator, fields)
     values = {field: given(getattr(operator, field)) for field in fields if field not in names}
-    known = {part for secret in secrets_in([values, other]) for part in distinct_parts(secret)}
+    secrets = secrets_in(other).union(*(secrets_in(value, field) for field, value in values.items()))
+    known = {part for secret in secrets for part in distinct_parts(secret)}
     known = {secret for secret in known if not any(secret in name for name in (*plain, *names.values()))}
     if known:
         mask_secret([*sorted(known)])
     for field, value in values.items():
-        setattr(operator, field, hidden(value))
+        setattr(operator, field, hidden(value, field))
 
 
-def hidden(value: Any) -> Any:
+def hidden(value: Any, field: str = "") -> Any:
     """The value itself, or what hides its secrets.
 
     :param value: of a field, as rendered.
+    :param field: the field's name.
     """
     from airflow_trainer_provider.text.redaction import secrets_in
 
-    if not secrets_in(value):
+    if not secrets_in(value, field):
         return value
     if isinstance(value, Mapping):
-        return _HiddenMapping(value)
-    if isinstance(value, (list, tuple)):
-        return _HiddenList(value)
-    return _HiddenText(value) if isinstance(value, str) else _HiddenOther(value)
+        found: _Hidden = _HiddenMapping(value)
+    elif isinstance(value, (list, tuple)):
+        found = _HiddenList(value)
+    else:
+        found = _HiddenText(value) if isinstance(value, str) else _HiddenOther(value)
+    found.field = field
+    return found
 
 
 def given(value: Any) -> Any:

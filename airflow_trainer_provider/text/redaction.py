@@ -20,6 +20,9 @@ from airflow_trainer_provider.text.secret_values import MASK, can_be_secret, is_
 
 #: The fields that hold the name, in an element of a list of variables.
 _NAMES = ("name", "Name", "key", "Key")
+#: Fields of an operator whose value is a name in lower case. Anything else there that looks random was pasted.
+_LOWER_CASE_FIELDS = ("namespace", "backend")
+_LOWER_CASE = re.compile(r"[a-z0-9-]{1,63}")
 #: NAME=VALUE as an argument of its own: everything after the first "=" is the value.
 _ARGUMENT = re.compile(r"(?P<before>-{0,2}[+~]{0,2}(?P<name>[A-Za-z_][\w./-]*)=)(?P<value>.+)", re.DOTALL)
 #: The YAML of a Kubernetes object; and a reference in YAML to another part of it.
@@ -42,7 +45,7 @@ def redacted(value: Any, name: str = "") -> Any:
     :param name: the name of the value.
     :return: a copy.
     """
-    return _Redaction().value(value, name)
+    return _Redaction().field(value, name)
 
 
 def redacted_text(text: str) -> str:
@@ -78,7 +81,7 @@ def secrets_in(value: Any, name: str = "") -> frozenset[str]:
     :param name: the name of the value.
     """
     found = _Redaction()
-    found.value(value, name)
+    found.field(value, name)
     return frozenset(found.secrets)
 
 
@@ -94,6 +97,14 @@ class _Redaction:
         self.secrets.add(secret)
         self._masked += 1
         return MASK
+
+    def field(self, value: Any, name: str) -> Any:
+        """Mask a value that can be a field of an operator."""
+        if name in _LOWER_CASE_FIELDS and isinstance(value, str):
+            text = value.strip()
+            if not _LOWER_CASE.fullmatch(text) and looks_random(text):
+                return self.hide(text)
+        return self.value(value, name)
 
     def value(self, value: Any, name: str = "", *, in_secret: bool = False) -> Any:
         """Mask a value.

@@ -21,7 +21,9 @@ _TOKEN = re.compile(
     r"|(?:sk-(?:admin|ant|or|proj|svcacct)-|gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-|glsa_)[\w-]{10,}"
     r"|(?:github_pat_|pypi-AgE|dckr_[a-z]+_|nvapi-|xox[a-z]-|xapp-|ya29\.|hv[sbr]\.|AIza)[\w-]{10,}"
     r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|dapi[0-9a-f]{32}|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
-    r"|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)"
+    r"|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?"
+    # A kubeconfig in base64: apiVersion, kind: Config, clusters or users come first.
+    r"|(?:YXBpVmVyc2lvbjog|eyJhcGlWZXJzaW9uI|a2luZDogQ29uZmln|Y2x1c3RlcnM6|dXNlcnM6C)[A-Za-z0-9+/_-]{40,}={0,2})"
     r"|(?<=hooks\.slack\.com/services/)(?P<hook>[\w/]{10,})"
 )
 _SCHEME = re.compile(r"(?P<scheme>\b(?:bearer|basic|token|apikey|digest)\s+)(?P<secret>[\w.+/=~:*-]+)", re.IGNORECASE)
@@ -72,7 +74,7 @@ _OF_BLOCK = _named(
 _OF_LINE = _named(
     rf"(?:^|\\n)[ \t]*(?:- +)?{_NAME}[ \t]*:[ \t]+(?![|>][-+\d]{{0,2}}[ \t]*$)", r"\S(?:[^\n\\]|\\(?!n))*"
 )
-_OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,}][^\n,}]*")
+_OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,{}][^\n,}]*")
 _OF_HEADER = _named(rf"[\"']{_NAME}:[ \t]*", r"[^\s\"'\\][^\n\"'\\]*")
 #: NAME:VALUE without a space. An image and its version, a port and a path, a time, and a mount are written so too.
 _TIGHT = _named(
@@ -143,7 +145,7 @@ def mask_named(text: str, hide: Hide) -> str:
     for needed, pattern in (*_PAIRS, *_COLONS):
         if needed in text:
             text = pattern.sub(lambda found: _pair(found, hide), text)
-    text = _TIGHT.sub(lambda found: _random_pair(found, hide), text)
+    text = _TIGHT.sub(lambda found: _tight_pair(found, hide), text)
     for needed, pattern in _FORMS:
         if needed in text:
             text = pattern.sub(lambda found: found[1] + _hidden(found["secret"], hide), text)
@@ -192,6 +194,14 @@ def _random_pair(found: re.Match[str], hide: Hide) -> str:
     value = found["value"].rstrip(_TRAILING)
     quote = re.match(_MARK, value)
     return _pair(found, hide) if looks_random(value[quote.end() : -quote.end()] if quote else value) else found[0]
+
+
+def _tight_pair(found: re.Match[str], hide: Hide) -> str:
+    """NAME:VALUE, or SECTION:NAME:VALUE."""
+    masked = _random_pair(found, hide)
+    if masked != found[0]:
+        return masked
+    return found["before"] + _TIGHT.sub(lambda inner: _random_pair(inner, hide), found["value"])
 
 
 def _masked(value: str, hide: Hide) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import signal
 import time
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
 import psutil
@@ -67,6 +69,62 @@ async def test_a_supervisor_that_is_asked_to_end_ends_its_job(contract):
 
 
 @pytest.mark.no_second_chance
+@contextmanager
+def _full_disk(pid: int):
+    """No file of a process can be written, as on a full disk. Those of processes that it has started can."""
+    limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+async def test_a_full_disk_ends_no_job_and_its_end_is_written_once_there_is_room(contract):
+    handle = await contract.submit(contract.case.job('note("trained", me); wait_for(me)'))
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+    folder = contract.case.folder(handle)
+    with _full_disk(_supervisor(folder).pid):
+        contract.release("worker-0")
+        await contract.until(lambda: len(processes_of(handle.uid)) == 1)
+        await asyncio.sleep(2)  # by then it would have ended the other
+        assert len(processes_of(handle.uid)) == 1
+        contract.release("worker-1")
+        await contract.until(lambda: not processes_of(handle.uid))
+        await asyncio.sleep(2)
+        assert (await contract.backend.status(handle)).phase is JobPhase.RUNNING
+
+    status = await contract.end(handle)
+
+    assert [(row.name, row.reason) for row in status.replicas] == [("worker-0", "Completed"), ("worker-1", "Completed")]
+    assert status.phase is JobPhase.SUCCEEDED
+
+
+async def test_a_job_is_cancelled_although_the_disk_has_no_room_for_the_reason(contract):
+    handle = await contract.submit(contract.case.job(_WAIT))
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+
+    with _full_disk(os.getpid()):
+        assert await contract.backend.cancel(handle, "enough")
+
+    status = await contract.end(handle)
+    assert status.phase is JobPhase.CANCELLED
+    assert status.message == "it was cancelled; the disk had no room for the reason"
+    assert contract.case.processes(handle) == 0
+
+
+async def test_a_lost_supervisor_is_noticed_also_where_the_disk_has_no_room_for_the_note(contract):
+    handle = await contract.submit(contract.case.job(_WAIT))
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+    _supervisor(contract.case.folder(handle)).send_signal(signal.SIGKILL)
+
+    with _full_disk(os.getpid()):
+        assert (await contract.end(handle)).reason == "SupervisorLost"
+
+    assert contract.case.processes(handle) == 0
+    assert (await contract.backend.status(handle)).reason == "SupervisorLost"
+
+
 async def test_a_job_whose_submitter_was_killed_in_between_is_started_by_the_next_try(contract):
     job = contract.case.job('note("trained", me)', nodes=1)
     identity = contract.identity(1)

@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -42,15 +43,16 @@ class Supervisor:
         self._job = with_checkpoint_folder(plan_job(self._record.spec), self._record.identity)
         self._wakeup = Wakeup()
         self._status = JobStatus(phase=JobPhase.QUEUED, queued_at=_now())
+        self._is_saved = True
         seconds = self._job.spec.run_policy.active_deadline_seconds
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds
 
     def run(self) -> None:
-        """Run the job to its end. The last status that is written shows the end."""
+        """Run the job to its end. The last status that is written shows the end, once the disk has room for it."""
         try:
             self._run()
         finally:
-            # Also where the folder was removed, or the disk is full: no other process is left that knows of them.
+            # Also where the folder was removed: no other process is left that knows of them.
             end_all(self._record.uid)
 
     def _run(self) -> None:
@@ -63,6 +65,9 @@ class Supervisor:
             first_failed=outcome.first_failed,
             finished_at=_now(),
         )
+        while not self._is_saved and not self._wakeup.terminated:
+            self._wakeup.wait(TICK)
+            self._save()
 
     def _attempts(self) -> Outcome:
         limit = self._job.spec.run_policy.backoff_limit
@@ -93,6 +98,8 @@ class Supervisor:
 
     def _interrupted(self) -> Outcome | None:
         """Why the job has to end before its time, if it has to."""
+        if not self._is_saved:
+            self._save()
         reason = self._folder.cancel_reason
         if reason is None and not self._folder.path.is_dir():
             reason = "the job's folder was removed"
@@ -111,7 +118,19 @@ class Supervisor:
 
     def _write(self, **changes: object) -> None:
         self._status = self._status.model_copy(update=changes)
-        self._folder.write_status(self._status)
+        self._save()
+
+    def _save(self) -> None:
+        """Write the status. The job trains on where the disk is full, and the status is written later.
+
+        :raises FileNotFoundError: the folder was removed.
+        """
+        error = self._folder.write_status(self._status)
+        if error and self._is_saved:
+            # Its own log may be on the same disk.
+            with suppress(OSError):
+                print(f"{_now():%F %T} the status cannot be written; trying again: {error}", file=sys.stderr)
+        self._is_saved = error is None
 
 
 def _now() -> datetime:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,13 +20,12 @@ from tests.cluster.access import Access
 from tests.cluster.account import WORKER, airflows_accounts, token_of, with_token
 from tests.cluster.airflow.side_by_side import SideBySide
 from tests.cluster.paths import HERE, ROOT
+from tests.scale import FULL
 from tools.airflow_runner import AirflowInstance
 
 #: The accounts of the components beside the workers. The DAG processor has none.
 _ACCOUNTS = {"scheduler": "trainer-listener", "api-server": "trainer-listener", "triggerer": "trainer-triggerer"}
 _CONNECTION = "kubernetes_default"
-#: Whether the chaos tests run with as many jobs and rounds as a nightly pipeline has.
-FULL = os.environ.get("TRAINER_TEST_SCALE") == "full"
 #: When Airflow gives a task its next try, in seconds. On two busy cores some heartbeats come late, and with twenty jobs
 #: a restart of an API server takes longer than with three.
 HEARTBEAT_TIMEOUT = 60 if FULL else 45

@@ -20,8 +20,9 @@ import pytest
 from airflow_trainer_provider.kinds.objects.labels import TASK
 from tests.airflow.jobs import JobFolder
 from tests.cluster.account import WORKER, revocable_token, with_token
-from tests.cluster.airflow.conftest import FULL, HEARTBEAT_TIMEOUT
+from tests.cluster.airflow.conftest import HEARTBEAT_TIMEOUT
 from tests.cluster.airflow.jobs import wait_until_gone
+from tests.scale import FULL
 from tools.airflow_runner.api import AirflowApiError, wait_until
 
 #: One job on each backend; the whole number on all of them together.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -295,3 +296,11 @@ def test_a_time_to_live_is_for_jobs_that_are_kept(operator, context, api_version
 
     with pytest.raises(UnsupportedField, match=refused) if refused else nullcontext():
         ClusterBackend(backend, None, "n").check(task._job())
+
+
+def test_with_an_execution_timeout_the_cluster_itself_ends_the_job_a_minute_later(operator, context):
+    def deadline(**fields):
+        return yaml.safe_load(_rendered(operator(JOB, **fields), context))["spec"].get("activeDeadlineSeconds")
+
+    assert deadline() is None
+    assert deadline(execution_timeout=timedelta(hours=2)) == 2 * 3600 + 60

@@ -258,6 +258,28 @@ def test_a_kubeconfig_in_place_of_a_name_is_refused_and_hidden(context, field):
     assert SECRET not in redact(f"a line with {SECRET}")
 
 
+@pytest.mark.parametrize("field", ["backend", "namespace"])
+@pytest.mark.parametrize("token", ["q8Zt4Lw0PxRk2mNvB7cD", "sha256~Wb2zXg8hWmCk1P0x1lq2xk3x9c2x0kz8b8S9J1q2w3e"])
+def test_a_token_without_a_known_form_in_place_of_a_name_is_refused_and_hidden(context, field, token):
+    reset_secrets_masker()
+    task = _rendered(context, "native", {field: token})
+
+    with pytest.raises(AirflowFailException) as refused:
+        task.execute(context)
+
+    assert f"{field}: got '***'" in str(refused.value)
+    assert token not in json.dumps(_serialize_rendered_fields(task)) + task.rendered_job
+    assert token not in redact(f"a line with {token}")
+
+
+@pytest.mark.parametrize(("field", "wrong"), [("namespace", "Team_Vision_2"), ("backend", "Training-Operator")])
+def test_a_name_with_a_mistake_is_shown(context, field, wrong):
+    task = _rendered(context, "native", {field: wrong})
+
+    with pytest.raises(AirflowFailException, match=f"{field}: got '{wrong}'"):
+        task.execute(context)
+
+
 @pytest.mark.parametrize(
     ("operator", "field"),
     [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
 
 SECRET = "S3cret7Kx92value"
 _ENCODED = "dXNlcjpTM2NyZXQ3"
+_KUBECONFIG = f"{{apiVersion: v1, kind: Config, users: [{{name: u, user: {{token: {SECRET}}}}}]}}"
+_KUBECONFIG_BASE64 = base64.b64encode(f"apiVersion: v1\nkind: Config\nusers:\n- token: {SECRET}".encode()).decode()
 _JWT = f"eyJhbGciOiJIUzI1NiJ9.{SECRET}.sig"
 
 
@@ -176,6 +179,10 @@ SHAPES = [
     _env("TIGHT_LIST", f"api_key:{SECRET},region=eu", "api_key:***,region=eu"),
     _env("TIGHT_LINE", f"a: 1\nclient-key-data:{SECRET}", "a: 1\nclient-key-data:***"),
     _env("TIGHT_FLOW", f"{{user:u,password:{SECRET},lr:0.1}}", "{user:u,password:***,lr:0.1}"),
+    _env("TIGHT_SECTION", f"config:token:{SECRET},lr:0.1", "config:token:***,lr:0.1"),
+    _env("FLOW", f"{{user: {{name: u, password: {SECRET}}}, lr: 0.1}}", "{user: {name: u, password: ***}, lr: 0.1}"),
+    _env("KUBECONFIG_FLOW", _KUBECONFIG, _KUBECONFIG.replace(SECRET, "***")),
+    _env("CONFIG_BASE64", _KUBECONFIG_BASE64, secret=_KUBECONFIG_BASE64),
     _args("tight", ["sh", "-c", f"curl -H X-Api-Key:{SECRET} x"], ["sh", "-c", "curl -H X-Api-Key:*** x"]),
     _args(
         "shell lines",

@@ -50,9 +50,12 @@ def case(tmp_path, monkeypatch):
 
     case.run = run
     write = RunFolder.write_status
-    monkeypatch.setattr(
-        RunFolder, "write_status", lambda folder, status: (case.statuses.append(status), write(folder, status))
-    )
+
+    def recorded(folder, status):
+        case.statuses.append(status)
+        return write(folder, status)
+
+    monkeypatch.setattr(RunFolder, "write_status", recorded)
     monkeypatch.setattr(supervisor, "Wakeup", Wakeup)
     monkeypatch.setattr(supervisor, "Attempt", Attempt)
     monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: case.now))
@@ -110,3 +113,33 @@ def test_an_attempt_is_interrupted_at_the_deadline_and_not_before(case):
     case.outcome = outcome
 
     assert case.run(active_deadline_seconds=5).reason == "DeadlineExceeded"
+
+
+def test_a_status_that_the_disk_had_no_room_for_is_written_while_the_job_runs(case, monkeypatch):
+    is_full, write = [True], RunFolder.write_status
+    monkeypatch.setattr(
+        RunFolder,
+        "write_status",
+        lambda folder, status: OSError(28, "full") if is_full[0] else write(folder, status),
+    )
+    seen = []
+
+    def outcome(interrupted):
+        seen.append(case.folder.read_status())
+        is_full[0] = False
+        interrupted()
+        seen.append(case.folder.read_status().phase)
+        return FAILED
+
+    case.outcome = outcome
+
+    assert case.run().phase is JobPhase.FAILED
+    assert seen == [None, JobPhase.RUNNING]
+
+
+def test_a_supervisor_that_is_asked_to_end_does_not_wait_for_room_on_the_disk(case, monkeypatch):
+    monkeypatch.setattr(RunFolder, "write_status", lambda folder, status: OSError(28, "full"))
+    case.at = {10: lambda: setattr(supervisor.Wakeup, "terminated", True)}
+
+    assert case.run() is None
+    assert case.now == 10
