@@ -312,7 +312,7 @@ class Measurement:
                 ended += len(names)
                 events, first = await client.ask("events"), await floor.ask("events")
                 behind = [events[name][0] - first[name][0] for name in names if name in events and name in first]
-                figures.behind = max(figures.behind or 0, *behind)
+                figures.behind = max([figures.behind or 0, *behind])
         if latencies:
             figures.recovery = (percentile(latencies, 50), max(latencies))
         figures.lost = figures.wrong - wrong + ended - (figures.reported - reported)

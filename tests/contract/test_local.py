@@ -68,7 +68,6 @@ async def test_a_supervisor_that_is_asked_to_end_ends_its_job(contract):
     assert contract.case.processes(handle) == 0
 
 
-@pytest.mark.no_second_chance
 @contextmanager
 def _full_disk(pid: int):
     """No file of a process can be written, as on a full disk. Those of processes that it has started can."""
@@ -125,6 +124,7 @@ async def test_a_lost_supervisor_is_noticed_also_where_the_disk_has_no_room_for_
     assert (await contract.backend.status(handle)).reason == "SupervisorLost"
 
 
+@pytest.mark.no_second_chance
 async def test_a_job_whose_submitter_was_killed_in_between_is_started_by_the_next_try(contract):
     job = contract.case.job('note("trained", me)', nodes=1)
     identity = contract.identity(1)

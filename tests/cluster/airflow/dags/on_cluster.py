@@ -88,6 +88,7 @@ for how in ("waiting", "deferred"):
     for name, options, policy, run_options in (
         ("watched", {"retries": 1}, {}, {}),
         ("patient", {"retries": 9}, {}, {}),
+        ("delayed", {"retries": 1, "retry_delay": timedelta(hours=1)}, {}, {}),
         ("retried", {"retries": 1}, {"infrastructure_retries": 2}, {}),
         ("once", {}, {}, {}),
         ("limited", {"execution_timeout": LIMIT}, {}, {}),
@@ -97,10 +98,9 @@ for how in ("waiting", "deferred"):
             TrainJobOperator(
                 task_id="train",
                 deferrable=how == "deferred",
-                retry_delay=timedelta(seconds=1),
                 run_policy={"grace_period_seconds": 3, **policy},
                 **WATCHED,
-                **options,
+                **{"retry_delay": timedelta(seconds=1), **options},
             )
 
 # Whose second try is given another namespace.
