@@ -26,6 +26,8 @@ BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
 # them one by one, for a debugger.
 FOUR_AT_ONCE := --numprocesses=4 --dist=loadscope
 LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy"
+# What is done at full scale before a release.
+DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/cluster/airflow/test_chaos.py
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -88,10 +90,10 @@ cluster-down: cluster-venv ## End that cluster.
 test-cluster: cluster-venv ## Run the tests that need a cluster.
 	$(PY) -m tests.cluster test
 
-test-chaos: cluster-venv ## Run the chaos tests with 20 jobs, on the newest and the lowest Airflow (make cluster-up first; 40 minutes).
+test-chaos: cluster-venv ## Run the drills at full scale, on the newest and the lowest Airflow (make cluster-up first; 45 minutes).
 	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
-	TRAINER_TEST_SCALE=full $(PY) -m pytest tests/airflow/test_scheduler.py tests/cluster/airflow/test_chaos.py $(ARGS)
-	TRAINER_TEST_SCALE=full $(PY_LOWEST) -m pytest tests/cluster/airflow/test_chaos.py $(ARGS)
+	TRAINER_TEST_SCALE=full $(PY) -m pytest $(DRILLS) $(ARGS)
+	TRAINER_TEST_SCALE=full $(PY_LOWEST) -m pytest $(DRILLS) $(ARGS)
 
 verdicts: cluster-venv ## Write docs/reference/verdicts.md from how jobs fail on a cluster (20 minutes).
 	$(PY) -m tests.cluster.verdicts $(ARGS)

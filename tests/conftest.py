@@ -26,7 +26,12 @@ settings.load_profile("untimed")
 #: the first group that fits. Where no cluster runs, there is room for two Airflows.
 _TURNS = (
     # They have Airflows of their own.
-    ("tests/airflow/test_doors.py", "tests/airflow/test_lineage.py", "tests/airflow/test_training_view.py"),
+    (
+        "tests/airflow/test_doors.py",
+        "tests/airflow/test_deployments.py",
+        "tests/airflow/test_lineage.py",
+        "tests/airflow/test_training_view.py",
+    ),
     (
         "tests/airflow/test_train_jobs_faults.py",
         "tests/airflow/test_lost_contact.py",

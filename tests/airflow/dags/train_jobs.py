@@ -70,7 +70,7 @@ with DAG("train_out_of_memory", schedule=None, params=PARAMS):
         patient = RETRIED | {"retry_delay": timedelta(hours=1)}
         TrainJobOperator(task_id="lost", retry_policy=policy, deferrable=False, **JOB, **patient)
 
-with DAG("train_once", schedule=None, params=PARAMS):
+with DAG("train_once", schedule=None, params=PARAMS) as train_once:
     TrainJobOperator(task_id="train", deferrable=False, **JOB)
 
 # Whose second try is given another backend; a number is none, and fails the template.

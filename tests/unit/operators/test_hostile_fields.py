@@ -1,6 +1,7 @@
 """Whatever stands in a field, an operator goes on with it or says what is wrong, before anything is created.
 
-``FUZZ_VALUES`` is the number of values for each field (250), ``FUZZ_SEED`` gives others than the usual ones.
+``FUZZ_VALUES`` is the number of values for each field: 250, and 1,000 at full scale. ``FUZZ_SEED`` gives others than the
+usual ones.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.kinds.registry import BACKENDS
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.operators.train_job import TrainJobOperator
+from tests.scale import FULL
 from tests.unit.operators.hostile_values import SECRET, atom, near_miss, tree
 
-VALUES = int(os.environ.get("FUZZ_VALUES", "250"))
+VALUES = int(os.environ.get("FUZZ_VALUES", "1000" if FULL else "250"))
 SEED = os.environ.get("FUZZ_SEED", "")
 #: Seconds of the processor for one value: 10 ms are usual, and minutes where the time grows with the square of its
 #: length. And bytes for all values of a field.

@@ -43,7 +43,8 @@ def _args(name: str, args: list[Any], shown: list[Any], secret: str = SECRET) ->
 
 def _pods(name: str, container: dict[str, Any], shown: dict[str, Any], kind: str = "containers") -> Shape:
     def fields(each: dict[str, Any]) -> dict[str, Any]:
-        return {"pod_template": {"spec": {kind: [each]}}}
+        is_training = each["name"] == "train" or kind != "containers"
+        return {"pod_template": {"spec": {kind: [each] if is_training else [{"name": "train"}, each]}}}
 
     return Shape(f"pod_template {name}", fields(container), fields(shown))
 

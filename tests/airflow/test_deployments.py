@@ -1,0 +1,71 @@
+"""Two Airflows with the same DAGs share the place of the jobs: each keeps to its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.local.run_folder import RunFolder
+from tests.airflow.jobs import JobFolder, job_processes
+from tools.airflow_runner import AirflowInstance
+
+pytestmark = [pytest.mark.airflow, pytest.mark.local]
+
+DAGS = Path(__file__).parent / "dags"
+#: Runs a DAG under the same run ID wherever it is asked to.
+DAG_TEST = f"""
+import importlib.util, json, sys
+from airflow.models.dagrun import DagRun
+spec = importlib.util.spec_from_file_location("train_jobs", {str(DAGS / "train_jobs.py")!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+DagRun.generate_run_id = staticmethod(lambda **_: "monday")
+module.train_once.test(run_conf=json.loads(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def environments(tmp_path):
+    """The environments of two Airflows without a scheduler, whose ``[trainer] deployment`` differs."""
+    instances = [AirflowInstance(tmp_path / name, [DAGS]) for name in ("research", "production")]
+    first, second = instances
+    first.prepare()
+    subprocess.run([sys.executable, "-m", "airflow", "dags", "reserialize"], env=first.env, check=True)
+    second.prepare()
+    shutil.copy(first.home / "airflow.db", second.home)
+    root = {"AIRFLOW__TRAINER__LOCAL_ROOT": str(tmp_path / "jobs")}
+    yield [{**each.env, **root, "AIRFLOW__TRAINER__DEPLOYMENT": each.home.name} for each in instances]
+    for each in instances:
+        each.stop()
+
+
+def test_the_same_run_of_another_deployment_ends_and_adopts_no_job(environments, tmp_path):
+    folders, running = [], []
+    for number, env in enumerate(environments):
+        folders.append(JobFolder(tmp_path / f"folder-{number}"))
+        folders[-1].path.mkdir()
+        conf = json.dumps({"folder": str(folders[-1])})
+        argv = [sys.executable, "-c", DAG_TEST, conf]
+        running.append(subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        # The second submits while the first one's job trains.
+        folders[-1].wait_for_training()
+
+    for folder in folders:
+        folder.go()
+    output = [process.communicate(timeout=240)[0] for process in running]
+
+    for folder, process, text in zip(folders, running, output, strict=True):
+        assert process.returncode == 0, text
+        assert len(folder.trainings()) == 1, text
+        assert "Adopted" not in text
+    jobs = [RunFolder(path.parent) for path in (tmp_path / "jobs").glob("*/job.json")]
+    phases = {job.record().identity.deployment: job.read_status().phase for job in jobs}
+    assert phases == {"production": JobPhase.SUCCEEDED, "research": JobPhase.SUCCEEDED}, output
+    assert {job.record().identity.run_id for job in jobs} == {"monday"}
+    assert job_processes() == []
