@@ -1,7 +1,7 @@
 """Whatever stands in a field, an operator goes on with it or says what is wrong, before anything is created.
 
-``FUZZ_VALUES`` is the number of values for each field: 250, and 1,000 at full scale. ``FUZZ_SEED`` gives others than the
-usual ones.
+``FUZZ_VALUES`` is the number of values for each field: 250, and 1,000 at full scale. ``FUZZ_SEED`` gives others than
+the usual ones.
 """
 
 from __future__ import annotations
