@@ -68,7 +68,7 @@ class Api:
 
     async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
         """The changes from now on, as they come. After an outage, all objects are listed as soon as possible."""
-        version = (await self.call("GET", f"{path}?limit=1"))["metadata"]["resourceVersion"]
+        version = (await self._listed(f"{path}?limit=1"))["metadata"]["resourceVersion"]
         while True:
             with suppress(aiohttp.ClientError, OSError):
                 async for event in self._watch_from(path, version):
@@ -82,9 +82,11 @@ class Api:
         url = f"{self.server}{path}?watch=true&resourceVersion={version}"
         timeout = aiohttp.ClientTimeout(total=None)
         async with self._http.get(url, timeout=timeout, read_bufsize=2**20) as response:
+            if response.status != 200:
+                return
             async for line in response.content:
                 event = json.loads(line)
-                if response.status != 200 or event["type"] == "ERROR":
+                if event["type"] == "ERROR":
                     return
                 yield event
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import sys
 import tempfile
@@ -311,7 +312,8 @@ class Measurement:
                 latencies += await self._end(client, names, None, 4 * plan.patience)
                 ended += len(names)
                 events, first = await client.ask("events"), await floor.ask("events")
-                behind = [events[name][0] - first[name][0] for name in names if name in events and name in first]
+                # An end that the bare watch has not seen shows nothing, and counts as missed.
+                behind = [events[name][0] - first.get(name, [-math.inf])[0] for name in names if name in events]
                 figures.behind = max([figures.behind or 0, *behind])
         if latencies:
             figures.recovery = (percentile(latencies, 50), max(latencies))

@@ -376,7 +376,8 @@ class LocalBackend:
                 status = self._read_status(folder)
                 if not orphaned or (status and status.phase.ended):
                     return status or _queued(folder)
-                if status is not None or not start:
+                # One that has begun without a status had no room for it on the disk.
+                if not start or status is not None or folder.attempts():
                     return self._bury(folder, status or _queued(folder))
             self._start_supervisor(folder)
         return self._status(folder)

@@ -23,6 +23,7 @@ _NAMES = ("name", "Name", "key", "Key")
 #: Fields of an operator whose value is a name in lower case. Anything else there that looks random was pasted.
 _LOWER_CASE_FIELDS = ("namespace", "backend")
 _LOWER_CASE = re.compile(r"[a-z0-9-]{1,63}")
+_SHORTEST_TOKEN = 16
 #: NAME=VALUE as an argument of its own: everything after the first "=" is the value.
 _ARGUMENT = re.compile(r"(?P<before>-{0,2}[+~]{0,2}(?P<name>[A-Za-z_][\w./-]*)=)(?P<value>.+)", re.DOTALL)
 #: The YAML of a Kubernetes object; and a reference in YAML to another part of it.
@@ -102,7 +103,7 @@ class _Redaction:
         """Mask a value that can be a field of an operator."""
         if name in _LOWER_CASE_FIELDS and isinstance(value, str):
             text = value.strip()
-            if not _LOWER_CASE.fullmatch(text) and looks_random(text):
+            if len(text) >= _SHORTEST_TOKEN and not _LOWER_CASE.fullmatch(text) and looks_random(text):
                 return self.hide(text)
         return self.value(value, name)
 
@@ -186,14 +187,15 @@ class _Redaction:
         return mask_named(mask_shapes(text, self.hide), self.hide) if document is None else document
 
     def _document(self, text: str) -> str | None:
-        """Mask JSON, or the YAML of a Kubernetes object, by its structure.
+        """Mask JSON, YAML in braces, or the YAML of a Kubernetes object, by its structure.
 
-        :return: None if the text is neither.
+        :return: None if the text is none of them.
         """
         if text.lstrip()[:1] in ("{", "["):
-            return self._parsed(text, json.loads, json.dumps)
-        # A few lines with aliases can expand to gigabytes.
-        if "\n" in text and _KUBERNETES.search(text) and len(text) <= _LONGEST_YAML and not _ALIAS.search(text):
+            document = self._parsed(text, json.loads, json.dumps)
+            is_flow = document is None and ": " in text and text.rstrip()[-1] in "}]" and _is_parsable(text)
+            return self._parsed(text, yaml.safe_load, _flow) if is_flow else document
+        if "\n" in text and _KUBERNETES.search(text) and _is_parsable(text):
             return self._parsed(text, yaml.safe_load, _yaml)
         return None
 
@@ -208,6 +210,16 @@ class _Redaction:
         masked = self.value(value)
         # The original text, unless a secret was masked.
         return text if self._masked == before else dump(masked)
+
+
+def _is_parsable(text: str) -> bool:
+    """Whether to parse YAML. A few lines with aliases can expand to gigabytes."""
+    return len(text) <= _LONGEST_YAML and not _ALIAS.search(text)
+
+
+def _flow(value: Any) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, width=math.inf, default_flow_style=True)
+    return text.rstrip("\n")
 
 
 def _yaml(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 
@@ -21,11 +22,14 @@ _TOKEN = re.compile(
     r"|(?:sk-(?:admin|ant|or|proj|svcacct)-|gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-|glsa_)[\w-]{10,}"
     r"|(?:github_pat_|pypi-AgE|dckr_[a-z]+_|nvapi-|xox[a-z]-|xapp-|ya29\.|hv[sbr]\.|AIza)[\w-]{10,}"
     r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|dapi[0-9a-f]{32}|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
-    r"|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?"
-    # A kubeconfig in base64: apiVersion, kind: Config, clusters or users come first.
-    r"|(?:YXBpVmVyc2lvbjog|eyJhcGlWZXJzaW9uI|a2luZDogQ29uZmln|Y2x1c3RlcnM6|dXNlcnM6C)[A-Za-z0-9+/_-]{40,}={0,2})"
+    r"|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)"
     r"|(?<=hooks\.slack\.com/services/)(?P<hook>[\w/]{10,})"
 )
+#: Base64 in one line or in several; and what a kubeconfig has, which is that long at least.
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{40,}(?:(?:\\[nr]|[\r\n])+[A-Za-z0-9+/]+(?=[=\\\r\n\"']|$))*={0,2}")
+_LINE_BREAKS = re.compile(r"\s|\\[nr]")
+_KUBECONFIG = (b"clusters", b"users", b"contexts")
+_SHORTEST_KUBECONFIG = 120
 _SCHEME = re.compile(r"(?P<scheme>\b(?:bearer|basic|token|apikey|digest)\s+)(?P<secret>[\w.+/=~:*-]+)", re.IGNORECASE)
 #: user:password@ in a URL. The password can contain "@", and "/" unless a port precedes that.
 _URL_PASSWORDS = (
@@ -74,7 +78,7 @@ _OF_BLOCK = _named(
 _OF_LINE = _named(
     rf"(?:^|\\n)[ \t]*(?:- +)?{_NAME}[ \t]*:[ \t]+(?![|>][-+\d]{{0,2}}[ \t]*$)", r"\S(?:[^\n\\]|\\(?!n))*"
 )
-_OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,{}][^\n,}]*")
+_OF_FLOW = _named(rf"[{{,][ \t]*{_NAME}[ \t]*:[ \t]+", r"[^\s,}][^\n,}]*")
 _OF_HEADER = _named(rf"[\"']{_NAME}:[ \t]*", r"[^\s\"'\\][^\n\"'\\]*")
 #: NAME:VALUE without a space. An image and its version, a port and a path, a time, and a mount are written so too.
 _TIGHT = _named(
@@ -133,6 +137,8 @@ def mask_shapes(text: str, hide: Hide) -> str:
             text = pattern.sub(lambda found: found[1] + _hidden(found["secret"], hide), text)
         text = _URL_TOKEN.sub(lambda found: found[1] + _hidden_if_random(found["secret"], hide), text)
     text = _TOKEN.sub(lambda found: hide(found["secret"] or found["hook"]), text)
+    if len(text) > _SHORTEST_KUBECONFIG:
+        text = _BASE64.sub(lambda found: hide(found[0]) if _is_kubeconfig(found[0]) else found[0], text)
     return _SCHEME.sub(lambda found: found["scheme"] + _hidden_if_random(found["secret"], hide), text)
 
 
@@ -199,9 +205,18 @@ def _random_pair(found: re.Match[str], hide: Hide) -> str:
 def _tight_pair(found: re.Match[str], hide: Hide) -> str:
     """NAME:VALUE, or SECTION:NAME:VALUE."""
     masked = _random_pair(found, hide)
-    if masked != found[0]:
+    if masked != found[0] or "/" in found["value"]:
         return masked
     return found["before"] + _TIGHT.sub(lambda inner: _random_pair(inner, hide), found["value"])
+
+
+def _is_kubeconfig(text: str) -> bool:
+    """Whether a text is a kubeconfig in base64."""
+    encoded = _LINE_BREAKS.sub("", text).rstrip("=")
+    if len(encoded) < _SHORTEST_KUBECONFIG:
+        return False
+    content = base64.b64decode(encoded[: len(encoded) // 4 * 4])
+    return sum(word in content for word in _KUBECONFIG) > 1
 
 
 def _masked(value: str, hide: Hide) -> str:

@@ -51,6 +51,7 @@ async def first_seen(seen, state):
     """When the bare watch had this state."""
     while True:
         found, at = await with_timeout(seen.get(), 180)
+        assert not isinstance(at, Exception), at
         if found == state:
             return at
 
@@ -63,6 +64,7 @@ async def test_a_watch_sees_changes_soon_after_each_outage_and_no_call_fails(clu
     followed = await Cluster.of(ClusterConnection("recovery", kube_config=kubeconfig))
     took, seen = {}, asyncio.Queue()
     bare = asyncio.create_task(follow_bare(kubeconfig, CONFIG_MAPS.path(namespace), seen))
+    bare.add_done_callback(lambda task: seen.put_nowait((None, task.exception())) if not task.cancelled() else None)
     with followed.watches.of(CONFIG_MAPS, namespace).subscribe("news") as news:
         await news.changed()
         for seconds in OUTAGES:

@@ -138,6 +138,25 @@ async def test_a_job_whose_submitter_was_killed_in_between_is_started_by_the_nex
     assert contract.noted("trained") == ["worker-0"]
 
 
+async def test_a_job_that_had_no_room_for_its_first_status_is_not_started_again(contract):
+    job = contract.case.job(_WAIT)
+    handle = await contract.submit(job, 1)
+    await contract.until(lambda: len(contract.noted("trained")) == 2)
+    folder = contract.case.folder(handle)
+    supervisor = _supervisor(folder)
+    supervisor.kill()
+    supervisor.wait()
+    (folder.path / "state.json").unlink()
+    contract.release("go")
+
+    second, status = await contract.run(job, 2)
+
+    assert second.uid != handle.uid
+    assert folder.read_status().reason == "SupervisorLost"
+    assert status.phase is JobPhase.SUCCEEDED
+    assert len(contract.noted("trained")) == 4
+
+
 @pytest.mark.no_second_chance
 async def test_a_second_supervisor_does_nothing(contract):
     handle = await contract.submit(contract.case.job(_WAIT, nodes=1))

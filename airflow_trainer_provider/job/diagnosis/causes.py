@@ -15,6 +15,8 @@ FailureKind = Literal["memory", "disk", "infrastructure", "image", "user", "reje
 INIT = "Init:"
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
+#: The reason of a local job's attempt whose files cannot be written.
+NOT_PREPARED = "PreparationFailed"
 #: The reason of a replica that held more memory than it may.
 OUT_OF_MEMORY = "OOMKilled"
 #: Reasons of a replica that ended by itself, with which the message is the end of its log.
@@ -74,6 +76,9 @@ _FETCH = Cause(
 _DISK = Cause(
     "no", way_out="Write less to the container's disk, or raise its ephemeral-storage in pod_template.", kind="disk"
 )
+_PREPARATION = Cause(
+    "yes", way_out="Cure what the message names: on a full disk, make room for [trainer] local_root.", kind="start"
+)
 _CONTAINER = Cause(
     way_out="Correct what the message names: a mount, a device or a security setting of pod or pod_template.",
     kind="rejected",
@@ -103,6 +108,7 @@ _CAUSES: dict[str, Cause] = dict(
                 kind="user",
             ),
         ),
+        (NOT_PREPARED, _PREPARATION),
         *_rows(_COMMAND, "CommandNotFound CommandNotExecutable StartError ContainerCannotRun"),
         *_rows(_IMAGE, "InvalidImageName ErrImageNeverPull ErrImagePull ImagePullBackOff ImageInspectError"),
         *_rows(_IMAGE, "SignatureValidationFailed"),

@@ -72,26 +72,29 @@ class Attempt:
         self._starts: dict[str, Callable[[ReplicaProcess], None]] = {}
         self._restarts_left = job.spec.elastic.max_restarts if job.spec.elastic else 0
 
-    def run(self) -> Outcome:
-        """Run to the end; no process of the job is left afterwards."""
+    def prepare(self) -> None:
+        """Write the files that the replicas need. Nothing has started yet.
+
+        :raises OSError: they cannot be written.
+        """
         self._folders.create()
-        self._start()
+        with reserved_addresses(replica.name for replica in self._job.replicas) as addresses:
+            for name, content in self._job.framework.files(self._job, addresses).items():
+                (self._folders.files / name).write_text(content)
+            self._write_function()
+            for process in self._processes:
+                self._starts[process.replica.name] = self._prepared(process.replica, addresses)
+
+    def run(self) -> Outcome:
+        """Start all replicas and run to the end; no process of the job is left afterwards."""
+        for process in self._processes:
+            self._starts[process.replica.name](process)
         self._report()
         outcome = self._wait()
         self._end()
         outcome = self._settle_elsewhere(outcome)
         self._report()
         return outcome
-
-    def _start(self) -> None:
-        with reserved_addresses(replica.name for replica in self._job.replicas) as addresses:
-            for name, content in self._job.framework.files(self._job, addresses).items():
-                (self._folders.files / name).write_text(content)
-            self._write_function()
-            for process in self._processes:
-                self._starts[process.replica.name] = self._prepare(process.replica, addresses)
-        for process in self._processes:
-            self._starts[process.replica.name](process)
 
     def _write_function(self) -> None:
         function = self._job.spec.function
@@ -100,7 +103,7 @@ class Attempt:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
 
-    def _prepare(self, replica: Replica, addresses: Addresses) -> Callable[[ReplicaProcess], None]:
+    def _prepared(self, replica: Replica, addresses: Addresses) -> Callable[[ReplicaProcess], None]:
         log = self._folders.logs / f"{replica.name}.log"
         log.touch()
         if not self._job.framework.role(replica.group).runs_command:

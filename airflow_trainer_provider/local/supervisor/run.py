@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from airflow_trainer_provider.frameworks import plan_job
-from airflow_trainer_provider.job.diagnosis.causes import PERMANENT_EXIT_CODE
+from airflow_trainer_provider.job.diagnosis.causes import NOT_PREPARED, PERMANENT_EXIT_CODE
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 from airflow_trainer_provider.local.checkpoints import with_checkpoint_folder
 from airflow_trainer_provider.local.processes import end_all
@@ -65,7 +65,7 @@ class Supervisor:
             first_failed=outcome.first_failed,
             finished_at=_now(),
         )
-        while not self._is_saved and not self._wakeup.terminated:
+        while not self._is_saved and not self._wakeup.terminated and not self._why_cancelled():
             self._wakeup.wait(TICK)
             self._save()
 
@@ -84,9 +84,16 @@ class Supervisor:
         return outcome
 
     def _attempt(self, number: int) -> Outcome:
-        return Attempt(
+        attempt = Attempt(
             self._job, self._record, self._folder, number, self._wakeup, self._interrupted, self._replicas
-        ).run()
+        )
+        try:
+            attempt.prepare()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return Outcome(JobPhase.FAILED, NOT_PREPARED, f"attempt {number + 1} cannot begin: {error}")
+        return attempt.run()
 
     def _pause(self, seconds: float) -> Outcome | None:
         end = time.monotonic() + seconds
@@ -98,13 +105,10 @@ class Supervisor:
 
     def _interrupted(self) -> Outcome | None:
         """Why the job has to end before its time, if it has to."""
+        if reason := self._why_cancelled():
+            return Outcome(JobPhase.CANCELLED, "Cancelled", reason)
         if not self._is_saved:
             self._save()
-        reason = self._folder.cancel_reason
-        if reason is None and not self._folder.path.is_dir():
-            reason = "the job's folder was removed"
-        if reason is not None:
-            return Outcome(JobPhase.CANCELLED, "Cancelled", reason)
         if self._wakeup.terminated:
             return Outcome(JobPhase.FAILED, "Terminated", "this machine asked the job's supervisor to end")
         if time.monotonic() >= self._deadline:
@@ -112,6 +116,11 @@ class Supervisor:
             message = f"it had not ended {seconds:g} s after its start (run_policy.active_deadline_seconds)"
             return Outcome(JobPhase.FAILED, "DeadlineExceeded", message)
         return None
+
+    def _why_cancelled(self) -> str | None:
+        if not self._folder.path.is_dir():
+            return "the job's folder was removed"
+        return self._folder.cancel_reason
 
     def _replicas(self, replicas: tuple[ReplicaStatus, ...]) -> None:
         self._write(replicas=replicas)

@@ -20,7 +20,7 @@ import pytest
 
 from airflow_trainer_provider.kinds.objects.labels import TASK
 from tests.airflow.jobs import JobFolder
-from tests.airflow.tasks import worker_processes
+from tests.airflow.tasks import AIRFLOW_V_3_3, worker_processes
 from tests.cluster.account import WORKER, revocable_token, with_token
 from tests.cluster.airflow.conftest import HEARTBEAT_TIMEOUT
 from tests.cluster.airflow.jobs import wait_until_gone
@@ -107,15 +107,19 @@ def adopted(airflow, training):
     return "Adopted training job" in airflow.task_log(training.dag_id, training.run_id, "train", latest) or None
 
 
-def finish(airflow, trainings, tries=(1,)):
-    """Let all jobs come to their end, and see that each was the only one of its task, in one of these tries."""
+def finish(airflow, trainings, try_number=None):
+    """Let all jobs come to their end, and see that each was the only one of its task.
+
+    :param try_number: in which the tasks succeed at the earliest; None for the first, and no other.
+    """
+    least = try_number or 1
     for each in trainings:
         each.folder.go()
     for each in trainings:
-        task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=720, try_number=tries[0])
+        task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=720, try_number=least)
         log = airflow.task_log(each.dag_id, each.run_id, "train", task["try_number"])
         assert (each.backend, task["state"]) == (each.backend, "success"), log
-        assert task["try_number"] in tries, story(airflow, each)
+        assert try_number or task["try_number"] == 1, story(airflow, each)
         assert (each.backend, len(each.folder.trainings())) == (each.backend, 1), log
         assert airflow.xcom(each.dag_id, each.run_id, "train")["result"]["trainings"] == 1
 
@@ -165,8 +169,7 @@ def test_a_worker_that_loses_airflows_api_server_ends_no_job(on_cluster, airflow
     # Longer than it takes until an old worker has heard that its task is not its own any more.
     time.sleep(10)
     wait_until(lambda: not pods_of(on_cluster, marked) or None, 180, lambda: "the job of the marked task runs on")
-    # Another try is lost where its worker starts while the API server does.
-    finish(airflow, trainings, tries=range(2, 11))
+    finish(airflow, trainings, try_number=2)
     wait_until_gone(on_cluster)
 
 
@@ -239,11 +242,13 @@ class RotatingToken:
 def test_jobs_survive_random_restarts_of_both_api_servers_and_a_rotated_token(on_cluster, airflow, train, faults):
     backends = KUBEFLOW if not FULL else [KUBEFLOW[number % 3] for number in range(20)]
     half = len(backends) // 2
+    # Airflow 3.1.0 loses the worker where a heartbeat fails, as it cannot log that: the next try adopts the job.
+    waiting, first = ("watched_waiting", None) if AIRFLOW_V_3_3 else ("patient_waiting", 1)
     token, rotations = RotatingToken(on_cluster), 0
     token.rotate()
     trainings = [
         *train("watched_deferred", backends[half:], conn_id="rotating"),
-        *train("watched_waiting", backends[:half], conn_id="rotating"),
+        *train(waiting, backends[:half], conn_id="rotating"),
     ]
 
     seed = os.environ.get("CHAOS_SEED") or str(random.randrange(2**32))
@@ -265,7 +270,7 @@ def test_jobs_survive_random_restarts_of_both_api_servers_and_a_rotated_token(on
 
     for each in trainings:
         assert len(each.folder.trainings()) == 1
-    finish(airflow, trainings)
+    finish(airflow, trainings, try_number=first)
     wait_until_gone(on_cluster)
 
 
@@ -274,7 +279,9 @@ def test_marks_end_the_jobs_of_tasks_in_every_state(on_cluster, airflow, train):
     deferred = train("watched_deferred", KUBEFLOW)
     waiting = train("watched_waiting", KUBEFLOW[:1])
     (delayed,) = train("delayed_waiting", KUBEFLOW[1:2])
-    worker_processes(airflow, delayed.dag_id, delayed.run_id)[0].kill()
+    # Without its worker: Airflow before 3.3 fails a task for good whose own process alone is killed.
+    for process in reversed(worker_processes(airflow, delayed.dag_id, delayed.run_id)):
+        process.kill()
     airflow.wait_for_task(delayed.dag_id, delayed.run_id, "train", "up_for_retry")
     assert pods_of(on_cluster, delayed)
 

@@ -272,7 +272,10 @@ def test_a_token_without_a_known_form_in_place_of_a_name_is_refused_and_hidden(c
     assert token not in redact(f"a line with {token}")
 
 
-@pytest.mark.parametrize(("field", "wrong"), [("namespace", "Team_Vision_2"), ("backend", "Training-Operator")])
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [("namespace", "Team_Vision_2"), ("namespace", "US1-DEV2-ML"), ("backend", "native2.0.1")],
+)
 def test_a_name_with_a_mistake_is_shown(context, field, wrong):
     task = _rendered(context, "native", {field: wrong})
 

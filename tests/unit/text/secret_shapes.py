@@ -10,7 +10,13 @@ from typing import Any
 SECRET = "S3cret7Kx92value"
 _ENCODED = "dXNlcjpTM2NyZXQ3"
 _KUBECONFIG = f"{{apiVersion: v1, kind: Config, users: [{{name: u, user: {{token: {SECRET}}}}}]}}"
-_KUBECONFIG_BASE64 = base64.b64encode(f"apiVersion: v1\nkind: Config\nusers:\n- token: {SECRET}".encode()).decode()
+_KUBECONFIG_OBJECT = {
+    "kind": "Config",
+    "clusters": [{"name": "c", "cluster": {"server": "https://k8s.example:6443"}}],
+    "users": [{"name": "u", "user": {"token": SECRET}}],
+}
+_KUBECONFIG_BASE64 = base64.b64encode(json.dumps(_KUBECONFIG_OBJECT).encode()).decode()
+_KUBECONFIG_LINES = base64.encodebytes(json.dumps(_KUBECONFIG_OBJECT, indent=4).encode()).decode().strip()
 _JWT = f"eyJhbGciOiJIUzI1NiJ9.{SECRET}.sig"
 
 
@@ -105,7 +111,7 @@ SHAPES = [
     ),
     _env("DICT", f"x = {{'password': '{SECRET}', 'a': 1}}", "x = {'password': '***', 'a': 1}"),
     _env("YAML", f"db:\n  password: {SECRET}\n  host: h", "db:\n  password: ***\n  host: h"),
-    _env("FLOW", f"{{password: {SECRET}, host: h}}", "{password: ***, host: h}"),
+    _env("FLOW", f"{{password: {SECRET}, host: h}}", "{password: '***', host: h}"),
     _env("VARIABLES", f"- name: A_TOKEN\n  value: {SECRET}", "- name: A_TOKEN\n  value: ***"),
     _env("INI", f"[db]\npassword = {SECRET}\nhost = h", "[db]\npassword = ***\nhost = h"),
     _env("BLOCK", f"db:\n  password: |\n    {SECRET}\n  host: h", "db:\n  password: |\n    ***\n  host: h"),
@@ -181,9 +187,20 @@ SHAPES = [
     _env("TIGHT_LINE", f"a: 1\nclient-key-data:{SECRET}", "a: 1\nclient-key-data:***"),
     _env("TIGHT_FLOW", f"{{user:u,password:{SECRET},lr:0.1}}", "{user:u,password:***,lr:0.1}"),
     _env("TIGHT_SECTION", f"config:token:{SECRET},lr:0.1", "config:token:***,lr:0.1"),
-    _env("FLOW", f"{{user: {{name: u, password: {SECRET}}}, lr: 0.1}}", "{user: {name: u, password: ***}, lr: 0.1}"),
-    _env("KUBECONFIG_FLOW", _KUBECONFIG, _KUBECONFIG.replace(SECRET, "***")),
-    _env("CONFIG_BASE64", _KUBECONFIG_BASE64, secret=_KUBECONFIG_BASE64),
+    _env("FLOW", f"{{user: {{name: u, password: {SECRET}}}, lr: 0.1}}", "{user: {name: u, password: '***'}, lr: 0.1}"),
+    _env("KUBECONFIG_FLOW", _KUBECONFIG, _KUBECONFIG.replace(SECRET, "'***'")),
+    _env("FLOW_OBJECT", f"{{a: 1, password: {{value: {SECRET}}}}}", "{a: 1, password: {value: '***'}}"),
+    *(
+        _env(f"CONFIG_BASE64_{number}", text, shown, secret)
+        for number, (text, shown, secret) in enumerate(
+            (
+                (_KUBECONFIG_BASE64, "***", _KUBECONFIG_BASE64),
+                (f"echo {_KUBECONFIG_BASE64} | base64 -d", "echo *** | base64 -d", _KUBECONFIG_BASE64),
+                (_KUBECONFIG_LINES, "***", _KUBECONFIG_LINES.split()[-1]),
+                (_KUBECONFIG_LINES.replace("\n", "\\n"), "***", _KUBECONFIG_LINES.split()[-1]),
+            )
+        )
+    ),
     _args("tight", ["sh", "-c", f"curl -H X-Api-Key:{SECRET} x"], ["sh", "-c", "curl -H X-Api-Key:*** x"]),
     _args(
         "shell lines",
@@ -290,6 +307,7 @@ INNOCENT: list[Any] = [
     "Unexpected token: } at 12, tokens per second: 1234",
     "SELECT key FROM t WHERE token IS NULL",
     "python -c 'tok = tokenizer.encode(x); print(tok)'",
+    base64.b64encode(b"the clusters of this k-means, and its centres " * 4).decode(),
     "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
     "{not json",
     "registry.example/team/api-token:1.2.3 auth-key:latest token:8080",

@@ -22,7 +22,7 @@ def case(tmp_path, monkeypatch):
 
     `begun` has the time of each attempt, `statuses` what was written. `at` maps a time to what happens then.
     """
-    case = SimpleNamespace(now=0.0, outcome=lambda interrupted: FAILED, begun=[], statuses=[], at={})
+    case = SimpleNamespace(now=0.0, outcome=lambda interrupted: FAILED, begun=[], statuses=[], at={}, cannot_begin=[])
     case.folder = RunFolder(tmp_path / "job")
 
     class Wakeup:
@@ -36,6 +36,10 @@ def case(tmp_path, monkeypatch):
     class Attempt:
         def __init__(self, job, record, folder, number, wakeup, interrupted, changed):
             self.interrupted = interrupted
+
+        def prepare(self):
+            if case.cannot_begin:
+                raise case.cannot_begin.pop()
 
         def run(self):
             case.begun.append(case.now)
@@ -140,6 +144,24 @@ def test_a_status_that_the_disk_had_no_room_for_is_written_while_the_job_runs(ca
 def test_a_supervisor_that_is_asked_to_end_does_not_wait_for_room_on_the_disk(case, monkeypatch):
     monkeypatch.setattr(RunFolder, "write_status", lambda folder, status: OSError(28, "full"))
     case.at = {10: lambda: setattr(supervisor.Wakeup, "terminated", True)}
+
+    assert case.run() is None
+    assert case.now == 10
+
+
+def test_an_attempt_that_cannot_write_its_files_has_a_reason_of_its_own(case):
+    case.cannot_begin = [OSError(28, "No space left on device")]
+
+    status = case.run(backoff_limit=3)
+
+    assert (status.phase, status.reason) == (JobPhase.FAILED, "PreparationFailed")
+    assert status.message == "attempt 1 cannot begin: [Errno 28] No space left on device"
+    assert case.begun == []
+
+
+def test_a_job_that_is_cancelled_while_its_end_cannot_be_written_has_no_supervisor_any_more(case, monkeypatch):
+    monkeypatch.setattr(RunFolder, "write_status", lambda folder, status: OSError(28, "full"))
+    case.at = {10: lambda: case.folder.cancel("enough")}
 
     assert case.run() is None
     assert case.now == 10
