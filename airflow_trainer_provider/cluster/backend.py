@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing, suppress
+from functools import partial
 
 from airflow_trainer_provider.cluster.clean_up import clean_up
 from airflow_trainer_provider.cluster.cluster import Cluster
@@ -75,6 +76,9 @@ class ClusterBackend:
     :param cluster: where they run; None only checks and renders.
     :param namespace: in which namespace new ones are made.
     """
+
+    # There is one for each job that waits.
+    __slots__ = ("_cluster", "_cursors", "_ended", "_known", "_logs", "name", "namespace")
 
     def __init__(self, name: str, cluster: Cluster | None, namespace: str) -> None:
         self.name = name
@@ -347,11 +351,7 @@ class ClusterBackend:
 
     async def _watcher(self, handle: JobHandle) -> JobWatcher:
         kind, namespace, _ = ClusterLocation.of(handle)
-
-        async def read() -> JobObject:
-            job = await self._job(handle)
-            return job.at(trimmed(job.main))
-
+        read = partial(self._trimmed_job, handle)
         # Jobs created outside Airflow have no owning try.
         ours = handle.owner > 0
         return await watch_job(self._connected(), kind, namespace, handle.name, handle.uid, ours=ours, read=read)
@@ -360,6 +360,10 @@ class ClusterBackend:
         if handle.uid in self._ended:
             return self._ended[handle.uid]
         return await Snapshot.read(self._connected(), await self._job(handle))
+
+    async def _trimmed_job(self, handle: JobHandle) -> JobObject:
+        job = await self._job(handle)
+        return job.at(trimmed(job.main))
 
     async def _job(self, handle: JobHandle) -> JobObject:
         """The job as it is now.

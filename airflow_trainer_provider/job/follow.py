@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 from airflow_trainer_provider.errors import JobLost, JobTimeout, TrainJobError
 from airflow_trainer_provider.job.backend import Backend, LogLine, Tracked
@@ -66,7 +65,7 @@ async def follow(
     monitor = Monitor(startup_timeout) if only_until is None else None
     emit = _Emitter(emit)
     source = _Source(backend, handle, leader_only, reporter)
-    lines = _Lines(lambda ended, reader: _emit_logs(source, emit, reader, ended), reader, reporter)
+    lines = _Lines(source, emit, reader)
     last: JobStatus | None = None
     news = _News(handle, emit)
     try:
@@ -249,61 +248,17 @@ class _Changes:
 
     def _begin(self) -> asyncio.Task[JobStatus | None]:
         task = asyncio.ensure_future(self._get())
-        task.add_done_callback(lambda _: self._signal.set())
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, _: asyncio.Task[JobStatus | None]) -> None:
+        self._signal.set()
 
     async def _get(self) -> JobStatus | None:
         return await anext(self._statuses, None)
 
 
-class _Lines:
-    """The replicas' lines, which are emitted beside the job's phases, and what is reported of both. Close it.
-
-    :param emit: emits them until the event is set.
-    :param reader: as for :func:`follow`.
-    :param reporter: likewise.
-    """
-
-    # There is one for each job that waits.
-    __slots__ = ("_emit", "_emitting", "_ended", "_reader", "_reporter")
-
-    def __init__(
-        self,
-        emit: Callable[[asyncio.Event, str], Coroutine[Any, Any, None]],
-        reader: str | None,
-        reporter: Reporter | None,
-    ) -> None:
-        self._emit = emit
-        self._reader = reader
-        self._reporter = reporter
-        self._ended: asyncio.Event | None = None
-        self._emitting: asyncio.Future[None] | None = None
-
-    async def follow(self, status: JobStatus) -> None:
-        """Begin once there may be lines; at the job's end wait for the last ones."""
-        if self._reporter:
-            self._reporter.status(status)
-        if self._reader and self._emitting is None and _may_have_lines(status):
-            self._ended = asyncio.Event()
-            self._emitting = asyncio.ensure_future(self._emit(self._ended, self._reader))
-        if status.phase.ended and self._emitting and self._ended:
-            self._ended.set()
-            await self._emitting
-
-    async def finish(self) -> None:
-        """Report the last state."""
-        if self._reporter:
-            await self._reporter.finish()
-
-    async def close(self) -> None:
-        """Emit and report no more."""
-        if self._emitting:
-            await end_tasks([self._emitting])
-        if self._reporter:
-            await self._reporter.close()
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Source:
     """Where lines come from, and which of them are wanted; see :func:`follow`."""
 
@@ -329,6 +284,49 @@ class _Source:
                 yield f"[{line.replica}] {note}"
         if not line.is_hidden and (is_leaders or not self.leader_only):
             yield str(line)
+
+
+class _Lines:
+    """The replicas' lines, which are emitted beside the job's phases, and what is reported of both. Close it.
+
+    :param source: where they come from.
+    :param emit: takes each line.
+    :param reader: as for :func:`follow`.
+    """
+
+    # There is one for each job that waits.
+    __slots__ = ("_emit", "_emitting", "_ended", "_reader", "_source")
+
+    def __init__(self, source: _Source, emit: Emit, reader: str | None) -> None:
+        self._source = source
+        self._emit = emit
+        self._reader = reader
+        self._ended: asyncio.Event | None = None
+        self._emitting: asyncio.Future[None] | None = None
+
+    async def follow(self, status: JobStatus) -> None:
+        """Begin once there may be lines; at the job's end wait for the last ones."""
+        if self._source.reporter:
+            self._source.reporter.status(status)
+        if self._reader and self._emitting is None and _may_have_lines(status):
+            self._ended = asyncio.Event()
+            emitting = _emit_logs(self._source, self._emit, self._reader, self._ended)
+            self._emitting = asyncio.ensure_future(emitting)
+        if status.phase.ended and self._emitting and self._ended:
+            self._ended.set()
+            await self._emitting
+
+    async def finish(self) -> None:
+        """Report the last state."""
+        if self._source.reporter:
+            await self._source.reporter.finish()
+
+    async def close(self) -> None:
+        """Emit and report no more."""
+        if self._emitting:
+            await end_tasks([self._emitting])
+        if self._source.reporter:
+            await self._source.reporter.close()
 
 
 async def _emit_logs(source: _Source, emit: Emit, reader: str, ended: asyncio.Event) -> None:

@@ -10,6 +10,8 @@ from airflow_trainer_provider.kinds.objects.pod_secrets import SECRETS, pod_secr
 
 #: Half of an object, and copies of it, and where readers of logs are.
 _METADATA = frozenset({"managedFields", "selfLink", "generation"})
+#: Different each time: to share them would only take room.
+_UNIQUE = frozenset({"resourceVersion", "uid"})
 _ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "airflow-trainer-provider/log-")
 #: Of a pod's spec.
 _POD_SPEC = frozenset({"containers", "initContainers", "nodeName", "restartPolicy", "terminationGracePeriodSeconds"})
@@ -34,7 +36,11 @@ def trimmed(manifest: Manifest) -> Manifest:
 
 
 def _metadata(value: Manifest) -> Manifest:
-    kept = _without(value, _METADATA)
+    kept = {
+        sys.intern(name): each if name in _UNIQUE else _shared(each)
+        for name, each in value.items()
+        if name not in _METADATA
+    }
     if kept.get("annotations"):
         annotations = kept["annotations"].items()
         kept["annotations"] = {name: text for name, text in annotations if not name.startswith(_ANNOTATIONS)}
@@ -82,10 +88,6 @@ def _status(value: Any) -> Any:
 
 def _only(value: Manifest, wanted: frozenset[str]) -> Manifest:
     return {sys.intern(name): _shared(each) for name, each in value.items() if name in wanted}
-
-
-def _without(value: Manifest, unwanted: frozenset[str]) -> Manifest:
-    return {sys.intern(name): _shared(each) for name, each in value.items() if name not in unwanted}
 
 
 def _shared(value: Any) -> Any:

@@ -12,6 +12,8 @@ from airflow_trainer_provider.errors import ApiError
 
 #: Between two probes, in seconds.
 PROBE_SECONDS = 1.0
+#: The same while the API server answers that it starts, at most for so long.
+STARTING_PROBE_SECONDS = 0.25
 #: All that wait for the API server go on within so many seconds, so that they do not come at the same moment.
 SPREAD = 0.2
 #: The longest wait that the API server can ask for with ``Retry-After``, in seconds.
@@ -24,7 +26,9 @@ _NO_ANSWER = (NO_ANSWER, NOT_SENT, SILENT)
 _OWN_FAILURE_SECONDS = 30.0
 #: What an API server answers until it has its paths, and the objects of a resource.
 _WHILE_IT_STARTS = (503, 429)
-#: How long an API server that starts may refuse even the question whether it is ready, in seconds.
+_TOO_MANY = 429
+#: How long an API server that starts may refuse even the question whether it is ready, in seconds, and how long it is
+#: probed more often.
 _STARTING = 10.0
 _OK = 200
 _FORBIDDEN = 403
@@ -32,7 +36,8 @@ _SERVER_ERROR = 500
 
 
 class Recovery:
-    """Probes the API server once a second while it does not answer, for all that wait for it.
+    """Probes the API server once a second while it does not answer, for all that wait for it, and a bit more often for
+    the few seconds from its first answer until it is ready.
 
     :param probe: asks the API server whether it is ready; gives the HTTP status, None without an answer. It takes no
         longer than about :data:`PROBE_SECONDS`.
@@ -54,10 +59,10 @@ class Recovery:
 
         :param error: what the last attempt came to.
         """
-        if not isinstance(error, ApiError) or not _ends_with_recovery(error):
+        if not isinstance(error, ApiError) or not (_ends_with_recovery(error) or self._is_early(error)):
             await asyncio.sleep(seconds)
             return
-        if not is_refusal(error):
+        if not is_refusal(error) and not self._is_early(error):
             self._was_silent = self._was_silent or error.status is None
             self._probe_until = time.monotonic() + seconds + _PROBE_ON
             if self._probing is None:
@@ -93,27 +98,43 @@ class Recovery:
         if self._probing is not None:
             self._probing.cancel()
 
+    def _is_early(self, error: ApiError) -> bool:
+        """Whether an API server that is not ready asks to come back later: it can be ready before that."""
+        return error.status == _TOO_MANY and self._probing is not None
+
     async def _probe_until_ready(self) -> None:
-        due, failed, last = time.monotonic(), False, None
+        due, failed, last, starting = time.monotonic(), False, None, 0
         try:
             while time.monotonic() < self._probe_until:
-                due += PROBE_SECONDS
+                due += _pause_after(starting)
                 await asyncio.sleep(due - time.monotonic())
                 status = await self._probe()
-                if status == _OK:
-                    self._hidden_since = None
-                if status is None or status >= _SERVER_ERROR:
+                starting = starting + 1 if (status or 0) >= _SERVER_ERROR else 0
+                if status is None or starting:
                     failed = True
                 # Where the account may not ask, or a gateway does not know the path, a repeated refusal is an answer;
                 # an API server that starts refuses for a moment.
                 elif status in (_OK, last):
-                    # Connections that keep breaking while the API server is ready fail for a reason of their own.
-                    if failed or (self._was_silent and time.monotonic() - self._recovered_at > _OWN_FAILURE_SECONDS):
-                        self.recovered()
+                    self._is_ready(status, failed)
                     return
                 last = status
         finally:
             self._probing, self._was_silent = None, False
+
+    def _is_ready(self, status: int, failed: bool) -> None:
+        if status == _OK:
+            self._hidden_since = None
+        # Connections that keep breaking while the API server is ready fail for a reason of their own.
+        if failed or (self._was_silent and time.monotonic() - self._recovered_at > _OWN_FAILURE_SECONDS):
+            self.recovered()
+
+
+def _pause_after(starting: int) -> float:
+    """Seconds until the next probe.
+
+    :param starting: how many probes in a row were answered that the API server is not ready.
+    """
+    return STARTING_PROBE_SECONDS if 0 < starting <= _STARTING / STARTING_PROBE_SECONDS else PROBE_SECONDS
 
 
 class Backoff:

@@ -79,6 +79,7 @@ class Watch:
         self._version: str | None = None
         #: Whether a version has expired since the last event.
         self._expired = False
+        self._listed_at = 0.0
         self._backoff = client.backoff(BACKOFF_FIRST, BACKOFF_MOST, STARTING)
         self._outage_since: float | None = None
         self._refused_since: float | None = None
@@ -150,7 +151,7 @@ class Watch:
         listing = await self._client.list(self._resource, self._namespace, **self._selectors, keep=trimmed)
         self._answered()
         await self._store.replace(listing.items)
-        self._version = listing.resource_version
+        self._version, self._listed_at = listing.resource_version, time.monotonic()
 
     async def _follow(self, version: str) -> None:
         """One connection's worth of events."""
@@ -198,7 +199,7 @@ class Watch:
         if error.status == _GONE:
             # What happened since is not known any more. That is everyday life, also at the end of an outage.
             self._version = None
-            if not self._expired:
+            if not self._expired or time.monotonic() - self._listed_at >= _TOO_SHORT:
                 self._expired = True
                 self._backoff.reset()
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -41,7 +42,8 @@ class ClusterLocation(NamedTuple):
             allowed = "a kind, a namespace and a connection, e.g. pytorchjob/training/kubernetes_default"
             fix = "Pass the handle that an operator made."
             raise SpecError([Problem("job.location", handle.location, allowed, fix)])
-        return cls(KINDS[key], namespace, conn_id)
+        # Thousands of jobs that wait have the same.
+        return cls(KINDS[key], sys.intern(namespace), sys.intern(conn_id))
 
     def __str__(self) -> str:
         return f"{self.kind.key}/{self.namespace}/{self.conn_id}"

@@ -29,6 +29,7 @@ LONG, SOON = 60.0, 30.0
 def slow(monkeypatch):
     """Nothing is repeated for a minute, unless the API server is known to have recovered."""
     monkeypatch.setattr(recovery, "PROBE_SECONDS", PROBE)
+    monkeypatch.setattr(recovery, "STARTING_PROBE_SECONDS", PROBE)
     monkeypatch.setattr(recovery, "SPREAD", 0.01)
     for module, names in ((retry, ("_SHORTEST", "_LONGEST")), (watch, _BOUNDS), (container_log, _BOUNDS)):
         for name in names:
@@ -185,6 +186,49 @@ async def _sits_out(found, error):
     begun = time.monotonic()
     await found.wait(6 * PROBE, error)
     assert time.monotonic() - begun > 5 * PROBE
+
+
+async def test_an_api_server_that_starts_is_probed_more_often(slow, monkeypatch):
+    answers = [500, 503, 500, 200]
+
+    async def starts():
+        monkeypatch.setattr(recovery, "PROBE_SECONDS", LONG)
+        return answers.pop(0)
+
+    await with_timeout(Recovery(starts).wait(LONG, ApiError("reset", reason=NO_ANSWER)), SOON)
+    assert answers == []
+
+
+async def test_one_that_does_not_become_ready_is_not_probed_more_often_for_ever(slow, monkeypatch):
+    monkeypatch.setattr(recovery, "_STARTING", 2 * PROBE)
+    probes = []
+
+    async def starts():
+        monkeypatch.setattr(recovery, "PROBE_SECONDS", LONG)
+        probes.append(None)
+        return 500
+
+    found = Recovery(starts)
+    await _sits_out(found, ApiError("reset", reason=NO_ANSWER))
+    assert len(probes) == 3
+    found.close()
+
+
+async def test_an_api_server_that_is_ready_is_not_waited_for_as_long_as_it_has_asked_while_it_started(slow):
+    is_up = asyncio.Event()
+
+    async def starts():
+        return 200 if is_up.is_set() else 500
+
+    found, initializing = Recovery(starts), ApiError("storage is (re)initializing", status=429)
+    first = asyncio.create_task(found.wait(LONG, ApiError("reset", reason=NO_ANSWER)))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(found.wait(LONG, initializing))
+    await asyncio.sleep(0)
+    is_up.set()
+    await with_timeout(asyncio.gather(first, second), SOON)
+    # A 429 is no outage of its own.
+    await _sits_out(found, initializing)
 
 
 async def test_connections_that_keep_breaking_are_no_recovery_each_time(slow):

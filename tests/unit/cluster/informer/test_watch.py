@@ -310,6 +310,21 @@ async def test_an_expired_version_lists_at_once_also_after_an_outage_and_twice_i
     assert pauses == ["connection refused"] * 3 + ["too old"]
 
 
+async def test_a_version_that_expires_long_after_its_list_lists_at_once_each_time(watches, client, monkeypatch):
+    monkeypatch.setattr(module, "_TOO_SHORT", 0.0)
+    pauses = []
+
+    async def wait(seconds, error):
+        pauses.append(str(error))
+
+    client.recovery.wait = wait
+    client.says((5, []), (9, []), (9, [pod("a-0", 8)]))
+    client.sends(*[ApiError("too old", status=410)] * 2)
+    with of(watches).subscribe("a") as subscription:
+        await until(subscription, lambda: subscription.objects)
+    assert pauses == []
+
+
 async def test_a_watch_that_ends_at_once_is_trouble(watches, client, caplog):
     client.says((5, []))
     client.sends(None, None, None, ("ADDED", pod("a-0", 6)))
