@@ -297,15 +297,16 @@ class TrainJobOperator(BaseOperator):
         self,
         context: Context,
         event: dict[str, Any],
-        job: dict[str, Any],
-        deadline: str | None,
-        starts: int,
+        job: dict[str, Any] | None = None,
+        deadline: str | None = None,
+        starts: int = 1,
         more_memory: Sequence[Mapping[str, Any]] = (),
     ) -> Any:
         """Go on after the trigger has fired.
 
         :param event: how the wait ended.
-        :param job: the job's handle.
+        :param job: the job's handle; None where Airflow passes the event only, which has all arguments: without a
+            scheduler, as under ``dag.test()``.
         :param deadline: when the task's time is over, in ISO 8601.
         :param starts: how many jobs this try has had.
         :param more_memory: how the memory of these was raised.
@@ -313,6 +314,8 @@ class TrainJobOperator(BaseOperator):
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.job.handle import JobHandle
 
+        if job is None:
+            return self.execute_complete(context, event, **event["kwargs"])
         handle = self.handle = JobHandle.parse(job)
         identity = self._identity = _identity(context)
         if identity.try_number > handle.owner:
@@ -629,6 +632,7 @@ class TrainJobOperator(BaseOperator):
                 cancel_on_kill=True,
                 startup_timeout=job.spec.run_policy.startup_timeout_seconds,
                 metrics=dict(job.spec.metrics),
+                **starts.to_kwargs(),
             ),
             method_name="execute_complete",
             kwargs={"job": reference, "deadline": deadline, **starts.to_kwargs()},

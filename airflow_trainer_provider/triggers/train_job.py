@@ -37,6 +37,8 @@ class TrainJobTrigger(BaseTrigger):
         it is the task's own job, whose progress is written to the XCom of the task.
     :param startup_timeout: seconds that the job may take to start; None bounds only what can never start.
     :param metrics: regular expressions that read metrics from the lines of rank 0.
+    :param starts: how many jobs the try of the task has had.
+    :param more_memory: how the memory of these was raised; None for not at all.
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class TrainJobTrigger(BaseTrigger):
         cancel_on_kill: bool,
         startup_timeout: float | None = None,
         metrics: dict[str, str] | None = None,
+        starts: int = 1,
+        more_memory: list[dict[str, Any]] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.job = job
@@ -55,6 +59,8 @@ class TrainJobTrigger(BaseTrigger):
         self.cancel_on_kill = cancel_on_kill
         self.startup_timeout = startup_timeout
         self.metrics = metrics or {}
+        self.starts = starts
+        self.more_memory = more_memory
         self._is_cancelled = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -67,8 +73,10 @@ class TrainJobTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "cancel_on_kill": self.cancel_on_kill,
                 "startup_timeout": self.startup_timeout,
-                # Left out where there are none: a triggerer of an earlier version knows no such field.
+                # Left out where they say nothing: a triggerer of an earlier version knows no such fields.
                 **({"metrics": self.metrics} if self.metrics else {}),
+                **({"starts": self.starts} if self.starts > 1 else {}),
+                **({"more_memory": self.more_memory} if self.more_memory else {}),
             },
         )
 
@@ -76,7 +84,8 @@ class TrainJobTrigger(BaseTrigger):
         """Follow the job; the event says how the wait ended.
 
         ``end`` is ``concluded``, with the whole :class:`~airflow_trainer_provider.job.outcome.JobOutcome` beside it;
-        ``timed out``; or ``error``, with its ``message`` and whether it is ``retryable``.
+        ``timed out``; or ``error``, with its ``message`` and whether it is ``retryable``. Beside that, ``kwargs`` has
+        the arguments with which the task goes on: without a scheduler, Airflow passes it the event only.
         """
         # Not at the module's top: DAG files import this module through the operator.
         from airflow_trainer_provider.triggers.firing import ready_to_fire
@@ -89,7 +98,11 @@ class TrainJobTrigger(BaseTrigger):
             # By a triggerer that stops, or whose trigger was taken from it: only Airflow's database knows.
             self._is_cancelled = True
             raise
-        yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
+        yield TriggerEvent(Payload({**event, "kwargs": self._kwargs()}))  # type: ignore[no-untyped-call]
+
+    def _kwargs(self) -> dict[str, Any]:
+        memory = {"more_memory": self.more_memory} if self.more_memory else {}
+        return {"job": self.job, "deadline": self.deadline, "starts": self.starts, **memory}
 
     async def _end(self) -> dict[str, Any]:
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError

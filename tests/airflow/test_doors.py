@@ -17,24 +17,32 @@ from tools.airflow_runner.api import wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
-DOORS = ("dag.test()", "airflow dags test", "airflow tasks test")
 DAG_FILE = Path(__file__).parent / "dags" / "train_jobs.py"
 DAG_TEST = f"""
 import importlib.util, json, sys
 spec = importlib.util.spec_from_file_location("train_jobs", {str(DAG_FILE)!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-module.train_too_long.test(run_conf=json.loads(sys.argv[1]))
+getattr(module, sys.argv[1]).test(run_conf=json.loads(sys.argv[2]))
 """
+AIRFLOW = [sys.executable, "-m", "airflow"]
 
 
-def command(door, conf):
-    airflow = [sys.executable, "-m", "airflow"]
-    return {
-        "dag.test()": [sys.executable, "-c", DAG_TEST, conf],
-        "airflow dags test": [*airflow, "dags", "test", "train_too_long", "--conf", conf],
-        "airflow tasks test": [*airflow, "tasks", "test", "train_too_long", "train", "--task-params", conf],
-    }[door]
+def dag_test(dag, conf):
+    return [sys.executable, "-c", DAG_TEST, dag, conf]
+
+
+def dags_test(dag, conf):
+    return [*AIRFLOW, "dags", "test", dag, "--conf", conf]
+
+
+def tasks_test(dag, conf):
+    return [*AIRFLOW, "tasks", "test", dag, "train", "--task-params", conf]
+
+
+#: The DAG whose task would train for longer than it may.
+LIMITED = "train_too_long"
+DOORS = (dag_test, dags_test, tasks_test)
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ def environments(tmp_path):
     homes = [AirflowInstance(tmp_path / f"home-{number}", [DAG_FILE.parent]) for number in range(len(DOORS))]
     first, *others = homes
     first.prepare()
-    subprocess.run([sys.executable, "-m", "airflow", "dags", "reserialize"], env=first.env, check=True)
+    subprocess.run([*AIRFLOW, "dags", "reserialize"], env=first.env, check=True)
     for each in others:
         each.prepare()
         shutil.copy(first.home / "airflow.db", each.home)
@@ -52,19 +60,44 @@ def environments(tmp_path):
         each.stop()
 
 
-def test_a_task_whose_time_is_over_ends_its_job(environments, tmp_path):
-    folders, running = {}, {}
-    for door, env in zip(DOORS, environments, strict=True):
-        folders[door] = JobFolder(tmp_path / f"folder-{len(folders)}")
-        folders[door].path.mkdir()
-        argv = command(door, json.dumps({"folder": str(folders[door])}))
-        running[door] = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+@pytest.fixture
+def try_doors(environments, tmp_path):
+    """Run a DAG of one task through each door, at the same time; gives for each its folder and what it printed."""
 
-    output = {door: process.communicate(timeout=720)[0] for door, process in running.items()}
+    def go(dag, mode):
+        folders, running = [], []
+        for door, env in zip(DOORS, environments, strict=True):
+            folder = JobFolder(tmp_path / f"{dag}-{mode}-{door.__name__}")
+            folder.path.mkdir()
+            if dag != LIMITED:
+                folder.go()
+            argv = door(dag, json.dumps({"folder": str(folder), "mode": mode}))
+            running.append(subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            folders.append(folder)
+        return [(folder, process.communicate(timeout=720)[0]) for folder, process in zip(folders, running, strict=True)]
 
-    for door, text in output.items():
-        assert len(folders[door].trainings()) == 1, (door, text)
-        assert "AirflowTaskTimeout" in text, (door, text)
-        assert "error calling listener" not in text, (door, text)
-        assert "DetachedInstanceError" not in text, (door, text)
-    wait_until(lambda: not job_processes() or None, GRACE + SIGNALLING, lambda: f"{job_processes()}: {output}")
+    yield go
+    wait_until(lambda: not job_processes() or None, GRACE + SIGNALLING, lambda: str(job_processes()))
+
+
+def assert_no_listener_complains(text):
+    assert "error calling listener" not in text, text
+    assert "DetachedInstanceError" not in text, text
+
+
+def test_a_task_whose_time_is_over_ends_its_job(try_doors):
+    for folder, text in try_doors(LIMITED, "train"):
+        assert len(folder.trainings()) == 1, text
+        assert "AirflowTaskTimeout" in text, text
+        assert_no_listener_complains(text)
+
+
+def test_a_deferred_task_goes_on_with_the_end_of_its_job(try_doors):
+    for folder, text in try_doors("train_deferred_once", "train"):
+        assert len(folder.trainings()) == 1, text
+        assert "Traceback" not in text, text
+        assert_no_listener_complains(text)
+    for _, text in try_doors("train_deferred_once", "raise"):
+        assert "rank 1 has had enough" in text, text
+        assert "TypeError" not in text, text
+        assert_no_listener_complains(text)

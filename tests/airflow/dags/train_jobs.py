@@ -89,6 +89,9 @@ with DAG("train_limited", schedule=None, params=PARAMS):
 with DAG("train_too_long", schedule=None, params=PARAMS) as train_too_long:
     TrainJobOperator(task_id="train", deferrable=False, execution_timeout=LIMIT, **JOB)
 
+with DAG("train_deferred_once", schedule=None, params=PARAMS) as train_deferred_once:
+    TrainJobOperator(task_id="train", deferrable=True, **JOB)
+
 with DAG("train_handed_over", schedule=None, params=PARAMS):
     train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
     TrainJobSensor(task_id="poking", job=train.output, poke_interval=1, deferrable=False)

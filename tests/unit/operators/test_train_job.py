@@ -9,6 +9,7 @@ import logging
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -510,15 +511,19 @@ SHORT = JobOutcome(
 )
 
 
-def _go(operator, context, outcomes):
-    """Run a task to its end, deferred or not; return what it returns."""
+def _go(operator, context, outcomes, *, with_scheduler=True):
+    """Run a task to its end, deferred or not; return what it returns. Without a scheduler, a deferred task goes on with
+    the event only.
+    """
     step, kwargs = operator.execute, {}
     for outcome in outcomes:
         try:
             return step(context, **kwargs)
         except TaskDeferred as deferral:
-            event = {"end": "concluded", **outcome.to_json()}
-            step, kwargs = operator.execute_complete, json.loads(json.dumps({"event": event, **deferral.kwargs}))
+            _, row = deferral.trigger.serialize()
+            event = {"end": "concluded", **outcome.to_json(), "kwargs": TrainJobTrigger(**row)._kwargs()}
+            given = {"event": event, **(deferral.kwargs if with_scheduler else {})}
+            step, kwargs = operator.execute_complete, json.loads(json.dumps(given))
     return step(context, **kwargs)
 
 
@@ -532,19 +537,20 @@ def _go(operator, context, outcomes):
         ([LOST, FAILED], 2, 2, False),
     ],
 )
-@pytest.mark.parametrize("how", ["waiting", "deferred"])
+@pytest.mark.parametrize("how", ["waiting", "deferred", "without a scheduler"])
 def test_what_the_infrastructure_fails_starts_again_as_often_as_allowed(
     context, how, outcomes, retries, submits, ends_well
 ):
-    operator = _operator(deferrable=how == "deferred", run_policy={"infrastructure_retries": retries})
+    operator = _operator(deferrable=how != "waiting", run_policy={"infrastructure_retries": retries})
     operator.hook = hook = _Hook(outcomes=outcomes)
     context["ti"].task = operator
+    go = partial(_go, operator, context, outcomes, with_scheduler=how != "without a scheduler")
 
     if ends_well:
-        assert _go(operator, context, outcomes) == SUCCEEDED.summary
+        assert go() == SUCCEEDED.summary
     else:
         with pytest.raises(AirflowException, match="It broke"):
-            _go(operator, context, outcomes)
+            go()
     assert hook.submits == submits == len(hook.acknowledged) + ends_well
     # Each job has a name of its own: the pods of an earlier one may still be terminating.
     assert hook.starts == list(range(1, submits + 1))

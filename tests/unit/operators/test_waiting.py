@@ -82,7 +82,8 @@ async def test_the_event_says_all_of_how_the_wait_ended(hook, end, event):
 
     events = [each.payload async for each in _trigger(deadline="2026-01-01T00:00:00+00:00").run()]
 
-    assert events == [event] == json.loads(json.dumps(events))
+    kwargs = {"job": dict(HANDLE.to_xcom()), "deadline": "2026-01-01T00:00:00+00:00", "starts": 1}
+    assert events == [{**event, "kwargs": kwargs}] == json.loads(json.dumps(events))
     assert (hook.waits[0]["deadline"], hook.waits[0]["startup_timeout"]) == (NOW, 40)
 
 
@@ -97,9 +98,10 @@ async def test_an_error_that_no_retry_cures_says_so_in_the_event(hook):
 async def test_an_error_of_any_kind_is_left_to_the_next_try(hook):
     hook.end = KeyError("conditions")
 
-    events = [each.payload async for each in _trigger().run()]
+    (event,) = [each.payload async for each in _trigger().run()]
 
-    assert events == [{"end": "error", "message": "KeyError: 'conditions'", "retryable": True}]
+    del event["kwargs"]
+    assert event == {"end": "error", "message": "KeyError: 'conditions'", "retryable": True}
 
 
 async def test_an_error_of_any_kind_shows_no_secret(hook):
@@ -289,6 +291,16 @@ async def test_only_metrics_make_a_row_that_earlier_triggerers_cannot_read(hook,
 
     assert ("metrics" in kwargs) is has_key
     assert hook.waits[0]["reports"].metrics == metrics
+
+
+@pytest.mark.parametrize("given", [{}, {"starts": 2}, {"starts": 3, "more_memory": [{"replica": "worker-1"}]}])
+async def test_the_event_has_what_the_task_goes_on_with_and_the_row_no_more_than_there_is(hook, given):
+    _, row = _trigger(**given).serialize()
+
+    (event,) = [each.payload async for each in TrainJobTrigger(**row).run()]
+
+    assert {name: row[name] for name in ("starts", "more_memory") if name in row} == given
+    assert event["kwargs"] == {"job": dict(HANDLE.to_xcom()), "deadline": None, "starts": 1, **given}
 
 
 async def test_a_trigger_that_does_not_own_the_job_reports_nothing(hook, firing):

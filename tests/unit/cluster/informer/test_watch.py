@@ -311,12 +311,16 @@ async def test_an_expired_version_lists_at_once_also_after_an_outage_and_twice_i
 
 
 async def test_a_version_that_expires_long_after_its_list_lists_at_once_each_time(watches, client, monkeypatch):
-    monkeypatch.setattr(module, "_TOO_SHORT", 0.0)
-    pauses = []
+    listing, pauses = module.Watch._list, []
+
+    async def long_ago(watch):
+        await listing(watch)
+        watch._listed_at -= 10
 
     async def wait(seconds, error):
         pauses.append(str(error))
 
+    monkeypatch.setattr(module.Watch, "_list", long_ago)
     client.recovery.wait = wait
     client.says((5, []), (9, []), (9, [pod("a-0", 8)]))
     client.sends(*[ApiError("too old", status=410)] * 2)
