@@ -8,6 +8,7 @@ import json
 import re
 import ssl
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ class Api:
     """One session with an API server.
 
     :param kubeconfig: the text of a kubeconfig with one cluster and one user.
+    :ivar list_seconds: how long the last list of :meth:`watch` took.
     """
 
     def __init__(self, kubeconfig: str) -> None:
@@ -35,6 +37,7 @@ class Api:
         self.server: str = cluster["server"]
         self._headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self._tls = _tls(cluster, user)
+        self.list_seconds = 0.0
 
     async def __aenter__(self) -> Api:
         connector = aiohttp.TCPConnector(ssl=self._tls)
@@ -92,8 +95,11 @@ class Api:
 
     async def _listed(self, path: str) -> dict[str, Any]:
         while True:
+            begun = time.monotonic()
             with suppress(aiohttp.ClientError, OSError, RuntimeError):
-                return await self.call("GET", path)
+                listing = await self.call("GET", path)
+                self.list_seconds = time.monotonic() - begun
+                return listing
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def text(self, path: str) -> str:

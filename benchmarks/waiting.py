@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from airflow_trainer_provider.timeouts import with_timeout
 from benchmarks.api import Api, at_once
 from benchmarks.cluster import Bench, bench_namespace, running_cluster
 from benchmarks.populations import Jobs, Pods, Population, TrainJobs, some, train_job
@@ -40,8 +40,9 @@ NAMES = {
     "watch": "bare watch",
 }
 _SECOND_IN_MS = 1e3
-#: A recovery is noticed by a probe each second; listing all jobs comes on top.
-MOST_BEHIND = 1.5
+#: The pause between two probes, and what a busy machine adds; seconds. A list of all jobs comes on top, which the API
+#: server serves after the bare watch's own.
+MOST_BEHIND = 0.5
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ class Figures:
     :param all_seconds: until the ends of all jobs were reported that ended at once.
     :param recovery: milliseconds of latency of jobs that end when the API server answers again after a restart: p50 and
         the longest.
-    :param behind: seconds by which such an end reached this contender after a bare watch, at most.
+    :param behind: seconds by which such an end reached this contender after a bare watch, at most, without the time
+        that the bare watch's own list took after that restart: the two are served one after the other.
     :param lost: jobs whose wait has failed by the restarts or did not report its end.
     """
 
@@ -311,13 +313,24 @@ class Measurement:
                 names = some(list(self.population.running), 10)
                 latencies += await self._end(client, names, None, 4 * plan.patience)
                 ended += len(names)
-                events, first = await client.ask("events"), await floor.ask("events")
-                # An end that the bare watch has not seen shows nothing, and counts as missed.
-                behind = [events[name][0] - first.get(name, [-math.inf])[0] for name in names if name in events]
+                first = await with_timeout(_events_with(floor, names), 4 * plan.patience)
+                events = await client.ask("events")
+                listed = await floor.ask("list seconds")
+                behind = [events[name][0] - first[name][0] - listed for name in names if name in events]
+                print(f"restart of {seconds} s: {max(behind):.2f} s behind, list {listed:.2f} s", flush=True)
                 figures.behind = max([figures.behind or 0, *behind])
         if latencies:
             figures.recovery = (percentile(latencies, 50), max(latencies))
         figures.lost = figures.wrong - wrong + ended - (figures.reported - reported)
+
+
+async def _events_with(client: Client, names: Sequence[str]) -> dict[str, Any]:
+    """The events of a contender, once it has reported the ends of some jobs."""
+    while True:
+        events: dict[str, Any] = await client.ask("events")
+        if events.keys() >= set(names):
+            return events
+        await asyncio.sleep(0.2)
 
 
 def _restart_api_server(faults: Faults, seconds: float) -> None:
@@ -423,7 +436,7 @@ def _bounds(figures: Sequence[Figures]) -> list[tuple[str, bool]]:
         text = f"1,000 jobs: ends reported after ten restarts, at most the pod trigger's {peer_slowest:.2f} s"
         bounds.append((f"{text} after one: {slowest:.2f} s", slowest <= peer_slowest))
     if many and many.behind is not None:
-        text = f"1,000 jobs: ends after ten restarts, at most {MOST_BEHIND} s after a bare watch that asks all the time"
+        text = f"1,000 jobs: ends after ten restarts, at most {MOST_BEHIND} s and a list after a bare watch"
         bounds.append((f"{text}: {many.behind:.2f} s", many.behind <= MOST_BEHIND))
     if most and few:
         ratio = most.requests / max(few.requests, 1)

@@ -49,6 +49,10 @@ class Waiter:
         """Coroutines that wait."""
         raise NotImplementedError
 
+    def list_seconds(self) -> float:
+        """How long its last list of all objects took."""
+        raise NotImplementedError
+
     def note_end(self, name: str, well: bool) -> None:
         """Note that a wait is over.
 
@@ -208,13 +212,19 @@ class Poll(Waiter):
 class Watch(Waiter):
     """The floor: one watch whose events are parsed, and nothing else."""
 
+    api: Api
+
+    def list_seconds(self) -> float:
+        """Of the list after the last outage."""
+        return self.api.list_seconds
+
     def _works(self) -> Iterator[Any]:
         yield self._follow()
 
     async def _follow(self) -> None:
-        async with Api(self.wanted["kubeconfig"]) as api:
+        async with Api(self.wanted["kubeconfig"]) as self.api:
             self.attached.update(self.wanted["names"])
-            async with aclosing(api.watch(self.wanted["path"])) as events:
+            async with aclosing(self.api.watch(self.wanted["path"])) as events:
                 async for event in events:
                     if _succeeded(event["object"]):
                         self.note_end(event["object"]["metadata"]["name"], True)
@@ -281,6 +291,7 @@ def _answers(waiter: Waiter, lag: Lag) -> dict[str, Callable[[], Any]]:
         "rest": lag.stop,
         "lag": lambda: lag.seconds,
         "events": lambda: waiter.events,
+        "list seconds": waiter.list_seconds,
     }
 
 

@@ -158,12 +158,14 @@ class ClusterBackend:
                 status = self._connected().client.clock.here(snapshot.status())
                 if watcher.is_gone or status.phase.ended:
                     ended = self._ended[handle.uid] = await read_last(self._connected(), watcher, snapshot)
+                    await self._write_disruption(ended)
                     yield ended.status()
                     return
                 if status != last:
                     last = status
                     yield status
                 await self._bound_restarts(snapshot)
+                await self._write_disruption(snapshot)
                 # Not kept while it waits: there may be thousands that do.
                 del snapshot, status
                 await watcher.changed()
@@ -348,6 +350,14 @@ class ClusterBackend:
             with suppress(ApiError):
                 client = self._connected().client
                 await client.patch(job.resource, job.namespace, job.name, patch)
+
+    async def _write_disruption(self, snapshot: Snapshot) -> None:
+        """Write down which replicas were cut short, for who reads the job once their pods are gone."""
+        job = snapshot.job
+        patch = snapshot.disruption() if is_ours(job.main) and not snapshot.deleted else None
+        if patch:
+            with suppress(ApiError):
+                await self._connected().client.patch(job.resource, job.namespace, job.name, patch)
 
     async def _watcher(self, handle: JobHandle) -> JobWatcher:
         kind, namespace, _ = ClusterLocation.of(handle)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.first_deletion import keep_first_deletion
 
 #: How many objects are taken, or tasks woken, before other tasks have their turn.
 _AT_ONCE = 10
@@ -113,6 +114,8 @@ class Store:
         known = self.objects.get(keys[0], {}).get(uid)
         if known is not None and known["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
             return
+        if known is not None:
+            keep_first_deletion(manifest, known)
         self._keys[uid] = keys
         for key in keys:
             self.objects.setdefault(key, {})[uid] = manifest
@@ -138,6 +141,8 @@ class Store:
     def _drop(self, uid: str, last: Manifest | None) -> None:
         for key in self._keys.pop(uid, ()):
             known = self.objects[key].pop(uid)
+            if last is not None:
+                keep_first_deletion(last, known)
             if not self.objects[key]:
                 del self.objects[key]
             for subscription in self._subscriptions.get(key, ()):

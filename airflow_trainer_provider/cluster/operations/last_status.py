@@ -11,6 +11,7 @@ from airflow_trainer_provider.cluster.operations.wait import has_ended, longest_
 from airflow_trainer_provider.cluster.state.objects import is_cancelled
 from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost, parts_of
 from airflow_trainer_provider.cluster.state.watcher import JobWatcher
+from airflow_trainer_provider.kinds.status.first_deletion import keep_first_deletion
 
 #: The version of objects that an API server need not ask its database for.
 _IN_MEMORY = "0"
@@ -48,6 +49,9 @@ async def _read_again(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
     pods, children = await parts_of(cluster, snapshot.job, not_older_than=_IN_MEMORY)
     if not all(map(has_ended, pods)) or len(pods) < len(snapshot.pods):
         pods, children = await parts_of(cluster, snapshot.job)
+    known = {pod["metadata"]["uid"]: pod for pod in snapshot.pods}
+    for pod in pods:
+        keep_first_deletion(pod, known.get(pod["metadata"]["uid"], pod))
     there = {pod["metadata"]["uid"] for pod in pods}
     gone = [*snapshot.gone, *(pod for pod in snapshot.pods if pod["metadata"]["uid"] not in there)]
     return replace(snapshot, pods=pods, gone=gone, children=children)

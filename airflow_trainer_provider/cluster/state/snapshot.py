@@ -19,7 +19,9 @@ from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.kinds.status.disrupted import to_write
 from airflow_trainer_provider.kinds.status.job_status import job_status
+from airflow_trainer_provider.kinds.status.replicas import read_replicas
 from airflow_trainer_provider.text.mask import Mask
 
 
@@ -73,6 +75,15 @@ class Snapshot:
         if status.phase is JobPhase.QUEUED:
             status = status.model_copy(update={"queue": last_of(self.places)})
         return readable(status, self.mask())
+
+    def disruption(self) -> Manifest | None:
+        """The merge patch that writes down which replicas were cut short; None where there is nothing new."""
+        job = self.job
+        is_of_interest = job.annotation(labels.DISRUPTED) or any(map(_is_to_go, (*self.gone, *self.pods)))
+        if job.annotation(labels.CANCELLED) is not None or not is_of_interest:
+            return None
+        replicas = read_replicas(job.kind, job.main, self.pods, self.gone, job.groups, ranked=False)
+        return to_write(job.main, job.kind.read(job.main, self.children), replicas)
 
     def mask(self) -> Mask:
         """The mask for the secrets in the specs of the job's pods."""
@@ -172,6 +183,10 @@ def expired(name: str, kind: Kind, namespace: str) -> JobLost:
         "does the same.",
         retryable=False,
     )
+
+
+def _is_to_go(pod: Manifest) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _event_time(event: Manifest) -> str:

@@ -62,6 +62,12 @@ EXIT_CODES = f"{PREFIX}/exit-codes"
 CLEAN_PODS = f"{PREFIX}/clean-pods"
 #: Seconds until a job that is kept goes.
 TTL = f"{PREFIX}/ttl-seconds"
+#: There where the number of nodes may vary.
+ELASTIC = f"{PREFIX}/elastic"
+#: The groups without whose replicas the job can succeed, as a JSON list.
+OPTIONAL = f"{PREFIX}/optional-groups"
+#: Which replicas were taken away and ended with exit code 0, as JSON.
+DISRUPTED = f"{PREFIX}/disrupted"
 #: The Secret with a private key of the job's own; it goes once the job has ended.
 PRIVATE_KEY = f"{PREFIX}/private-key"
 #: Why the job should end; there once it should.
@@ -94,6 +100,11 @@ def meta_of(job: JobPlan, identity: Identity, name: str, digest: str | None = No
     declared = {} if codes is None else {EXIT_CODES: codes.model_dump_json(exclude_none=True)}
     if job.spec.run_policy.clean_pods == "All":
         declared[CLEAN_PODS] = "All"
+    if job.spec.elastic:
+        declared[ELASTIC] = "true"
+    optional = [group for group in groups if not job.framework.role(group).waited_for]
+    if optional:
+        declared[OPTIONAL] = json.dumps(optional)
     given_digest = {} if digest is None else {DIGEST: digest}
     meta = _meta(job, identity, name, {GROUPS: json.dumps(groups), **given_digest})
     given = job.spec.pod or PodSettings()
@@ -145,6 +156,26 @@ def written_groups(main: Manifest) -> dict[str, int]:
     except (AttributeError, OverflowError, TypeError, ValueError):
         return {}
     return counts if all(0 < count <= _MOST_REPLICAS for count in counts.values()) else {}
+
+
+def optional_groups(main: Manifest) -> frozenset[str] | None:
+    """The groups without whose replicas the job can succeed; None where that is not known.
+
+    :param main: the main object. One that this provider did not render says nothing.
+    """
+    annotations = main["metadata"].get("annotations") or {}
+    if GROUPS not in annotations:
+        return None
+    try:
+        groups = json.loads(annotations.get(OPTIONAL) or "[]")
+    except ValueError:
+        return None
+    return frozenset(map(str, groups)) if isinstance(groups, list) else None
+
+
+def is_elastic(main: Manifest) -> bool:
+    """Whether the number of a job's nodes may vary, as its main object says."""
+    return ELASTIC in (main["metadata"].get("annotations") or {})
 
 
 def exit_codes_of(main: Manifest) -> ExitCodes | None:

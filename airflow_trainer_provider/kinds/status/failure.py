@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow_trainer_provider.job.diagnosis.causes import ON_THE_WAY, OUT_OF_MEMORY
 from airflow_trainer_provider.job.diagnosis.exit_code import judged_by_exit_code
@@ -14,6 +14,9 @@ from airflow_trainer_provider.spec.running.exit_codes import ExitCodes
 
 #: The reason of a job, or a pod, that was ended because its time was up: nothing failed.
 DEADLINE = "DeadlineExceeded"
+_STOPPED = "Stopped"
+#: How much the clocks of nodes and of the API server may differ.
+_SKEW = timedelta(seconds=1)
 #: What a process says of itself that has lost another one.
 _LOST_PEER = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket closed|NCCL|ncclRemoteError|gloo"
@@ -23,16 +26,25 @@ _LOST_PEER = re.compile(
 
 
 def settle(
-    replicas: Sequence[ReplicaState], *, failed: bool, codes: ExitCodes | None = None
+    replicas: Sequence[ReplicaState],
+    *,
+    failed: bool,
+    codes: ExitCodes | None = None,
+    lost: ReplicaState | None = None,
+    elastic: bool = False,
 ) -> tuple[ReplicaStatus | None, tuple[ReplicaStatus, ...]]:
     """How all replicas of an ended job ended.
 
     :param replicas: as their pods have them.
     :param failed: whether one of them may have failed by itself.
     :param codes: what the job's spec says of exit codes.
+    :param lost: the one without which the job has failed, where that is known.
+    :param elastic: whether the job goes on without a replica that is deleted.
     :return: the one that failed first, where that is known, and all of them.
     """
-    culprit = _first(replicas) if failed else None
+    culprit = None
+    if failed:
+        culprit = _deleted(lost) if lost else _first(replicas, elastic)
     culprit = culprit and judged_by_exit_code(culprit, codes)
     return culprit, tuple(
         culprit if culprit and culprit.name == replica.status.name else _as_it_ended(replica, culprit, failed)
@@ -40,39 +52,82 @@ def settle(
     )
 
 
-def _first(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
-    ends = [replica.status for replica in replicas if replica.status.failed]
-    if not ends:
-        # They run again, or waited to, when the job was given up for what had happened before.
-        before = [(replica.last_end, replica.status.restarts) for replica in replicas if replica.last_end]
-        ends = [end.model_copy(update={"restarts": restarts}) for end, restarts in before if end.failed]
-    return min(ends, key=_order) if ends else _taken_away(replicas)
+def _first(replicas: Sequence[ReplicaState], elastic: bool) -> ReplicaStatus | None:
+    failures = [replica for replica in replicas if replica.status.failed]
+    if failures:
+        first = min(failures, key=_order)
+        return (None if elastic else _deleted_before(first, replicas)) or first.status
+    # They run again, or waited to, when the job was given up for what had happened before.
+    before = [(replica.last_end, replica.status.restarts) for replica in replicas if replica.last_end]
+    ends = [end.model_copy(update={"restarts": restarts}) for end, restarts in before if end.failed]
+    return min(ends, key=_by_itself) if ends else _deleted_alone(replicas)
 
 
-def _order(end: ReplicaStatus) -> tuple[datetime, int]:
+def _order(replica: ReplicaState) -> tuple[datetime, int]:
+    if replica.disrupted_at:
+        # It may have taken its time to end; its peers have lost it since then.
+        return min(replica.disrupted_at, _finished_at(replica.status)), 0
+    return _by_itself(replica.status)
+
+
+def _by_itself(end: ReplicaStatus) -> tuple[datetime, int]:
     # Times are in whole seconds, and those whose peer is gone fail within the same one.
-    assert end.finished_at is not None
+    return _finished_at(end), _likely(end)
+
+
+def _likely(end: ReplicaStatus) -> int:
     if end.reason == OUT_OF_MEMORY:
-        likely = 0
-    elif end.signal == "SIGTERM":
-        likely = 3
-    else:
-        likely = 2 if _LOST_PEER.search(end.message or "") else 1
-    return end.finished_at, likely
+        return 0
+    if end.signal == "SIGTERM":
+        return 3
+    return 2 if _has_lost_peer(end) else 1
 
 
-def _taken_away(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
-    """The replica whose pod was deleted before the others were."""
-    stopped = [
-        (replica.newest.asked_to_go_at, replica.status)
-        for replica in replicas
-        if replica.newest and replica.newest.asked_to_go_at and replica.status.reason == "Stopped"
-    ]
-    first = min((at for at, _ in stopped), default=None)
-    of_first = [status for at, status in stopped if at == first]
-    if len(of_first) != 1:
+def _has_lost_peer(end: ReplicaStatus) -> bool:
+    return _LOST_PEER.search(end.message or "") is not None
+
+
+def _finished_at(end: ReplicaStatus) -> datetime:
+    assert end.finished_at is not None
+    return end.finished_at
+
+
+def _deleted_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
+    """The replica whose pod was deleted before another one failed: that one lost its peer."""
+    deleted = min(filter(_was_deleted, replicas), key=_order, default=None)
+    if deleted is None:
         return None
-    return of_first[0].model_copy(update={"reason": "Deleted", "message": "its pod was deleted"})
+    deleted_at, failed_at = _order(deleted)[0], _order(failure)[0]
+    came_first = deleted_at + _SKEW < failed_at or (deleted_at <= failed_at and _has_lost_peer(failure.status))
+    return _deleted(deleted) if came_first else None
+
+
+def _was_deleted(replica: ReplicaState) -> bool:
+    return replica.disrupted_at is not None and replica.status.reason == _STOPPED
+
+
+def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
+    """The replica whose pod was deleted before the others were."""
+    deletions = [(_deletion(replica), replica) for replica in replicas if replica.status.reason == _STOPPED]
+    stopped = [(at, replica) for at, replica in deletions if at]
+    first = min((at for at, _ in stopped), default=None)
+    of_first = [replica for at, replica in stopped if at == first]
+    return _deleted(of_first[0]) if len(of_first) == 1 else None
+
+
+def _deletion(replica: ReplicaState) -> tuple[datetime, int] | None:
+    """When a replica's deletion was requested, as far as it is known."""
+    pod = replica.newest
+    at = pod.asked_to_go_at if pod else replica.disrupted_at
+    return (at, pod.deletion_order if pod else 0) if at else None
+
+
+def _deleted(replica: ReplicaState) -> ReplicaStatus:
+    """A replica that was not stopped with its job."""
+    status = replica.status
+    if status.reason != _STOPPED:
+        return status
+    return status.model_copy(update={"reason": "Deleted", "message": "its pod was deleted"})
 
 
 def _as_it_ended(replica: ReplicaState, culprit: ReplicaStatus | None, failed: bool) -> ReplicaStatus:
@@ -106,4 +161,4 @@ def _was_ended_after(status: ReplicaStatus, culprit: ReplicaStatus | None) -> bo
 
 
 def _stopped(status: ReplicaStatus) -> ReplicaStatus:
-    return status.model_copy(update={"reason": "Stopped", "message": None})
+    return status.model_copy(update={"reason": _STOPPED, "message": None})

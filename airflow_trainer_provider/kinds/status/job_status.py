@@ -11,6 +11,7 @@ from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.status.disrupted import cut_short, with_written
 from airflow_trainer_provider.kinds.status.events import (
     is_deactivated,
     last_warning,
@@ -60,8 +61,9 @@ def job_status(
     :param deleted: whether the main object is gone.
     """
     controller = kind.read(main, without_workloads(children))
-    replicas = read_replicas(kind, main, pods, gone, groups, ranked)
-    phase, reason, message = _phase(main, controller, replicas, children, events, deleted)
+    replicas = with_written(main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
+    lost = cut_short(main, controller, replicas)
+    phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost)
     blocking = _blocking(kind, main, pods, phase, replicas)
     if blocking:
         reason, message = _hindrance([blocking])
@@ -76,7 +78,7 @@ def job_status(
         waiting_since=_waiting_since(main, phase, reason, replicas, children),
         blocked_by=blocking.status.name if blocking else None,
     )
-    return _closed(status, main, controller, replicas) if phase.ended else status
+    return _closed(status, main, controller, replicas, lost) if phase.ended else status
 
 
 def _blocking(
@@ -96,14 +98,15 @@ def _phase(
     children: Sequence[Manifest],
     events: Sequence[Manifest],
     deleted: bool,
+    lost: ReplicaState | None,
 ) -> tuple[JobPhase, str | None, str | None]:
     """Where the job is in its life, why, and more on that."""
+    cancelled = _why_cancelled(main)
     if controller.phase is JobPhase.SUCCEEDED:
-        return controller.phase, None, None
+        return _phase_of_success(lost, cancelled)
     if controller.phase is JobPhase.FAILED:
         return controller.phase, controller.reason, controller.message
     suspended = controller.phase is JobPhase.SUSPENDED
-    cancelled = _why_cancelled(main)
     queued = _is_queued(main, controller)
     stopped = deleted or suspended or queued or "deletionTimestamp" in main["metadata"]
     if cancelled is not None and stopped and not any(_is_there(replica) for replica in replicas):
@@ -113,6 +116,13 @@ def _phase(
     if controller.phase is not None:
         return controller.phase, controller.reason, controller.message
     return _phase_of_pods(controller, replicas, events)
+
+
+def _phase_of_success(lost: ReplicaState | None, cancelled: str | None) -> tuple[JobPhase, str | None, str | None]:
+    """Of a job that its controller takes for complete. The replica that it has lost says why it has failed."""
+    if lost is None:
+        return JobPhase.SUCCEEDED, None, None
+    return (JobPhase.FAILED, None, None) if cancelled is None else (JobPhase.CANCELLED, "Cancelled", cancelled)
 
 
 def _why_cancelled(main: Manifest) -> str | None:
@@ -229,11 +239,16 @@ def _could_start_at(main: Manifest, children: Sequence[Manifest]) -> datetime | 
 
 
 def _closed(
-    status: JobStatus, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
+    status: JobStatus,
+    main: Manifest,
+    controller: ControllerStatus,
+    replicas: Sequence[ReplicaState],
+    lost: ReplicaState | None,
 ) -> JobStatus:
     """The last status of a job: which replica failed first, and how all of them ended."""
     codes = labels.exit_codes_of(main)
-    culprit, rows = settle(replicas, failed=status.phase is JobPhase.FAILED and status.reason != DEADLINE, codes=codes)
+    failed = status.phase is JobPhase.FAILED and status.reason != DEADLINE
+    culprit, rows = settle(replicas, failed=failed, codes=codes, lost=lost, elastic=labels.is_elastic(main))
     ends = [row.finished_at for row in rows if row.finished_at]
     deleted_at = main["metadata"].get("deletionTimestamp")
     finished_at = controller.finished_at or max(ends, default=parse_time(deleted_at) if deleted_at else None)

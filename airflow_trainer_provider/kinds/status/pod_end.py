@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_trainer_provider.job.diagnosis.causes import OUT_OF_MEMORY
 from airflow_trainer_provider.job.status import SIGNAL_BASE, ReplicaStatus, signal_name
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
 
 #: By which Kubernetes ends a container.
 _STOP_SIGNALS = ("SIGTERM", "SIGKILL")
@@ -47,29 +49,59 @@ def how_it_ended(end: ReplicaStatus) -> str:
     return f"was ended by {end.signal}" if end.signal else f"ended with exit code {end.exit_code}"
 
 
+@dataclass(frozen=True)
+class Disruption:
+    """That a pod was taken away before its training had ended.
+
+    :param at: since when it was to go.
+    :param reason: one CamelCase word, e.g. ``EvictionByEvictionAPI``; ``Stopped`` where no more is known than that the
+        pod was deleted.
+    :param message: more on the reason, for people.
+    """
+
+    at: datetime
+    reason: str
+    message: str | None = None
+
+
 def judged(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
     """The end of a container, and what the pod knows of the cause."""
-    if status.reason in ("Completed", OUT_OF_MEMORY) or status.finished_at is None:
+    if status.reason == OUT_OF_MEMORY:
         return status
     found = pod.get("status") or {}
     if found.get("phase") == "Failed" and found.get("reason"):
         return status.model_copy(update={"reason": found["reason"], "message": found.get("message") or status.message})
-    disruption = _disruption(found)
-    if disruption and status.finished_at >= _time_of(disruption):
-        update = {"reason": disruption["reason"], "message": disruption.get("message")}
-        return status.model_copy(update=update)
-    asked = asked_to_go_at(pod, status.finished_at)
-    if asked and _came_first(asked, status):
-        return status.model_copy(update={"reason": "Stopped", "message": None})
-    return status
+    disruption = disruption_of(pod, status)
+    if disruption is None:
+        return status
+    return status.model_copy(update={"reason": disruption.reason, "message": disruption.message})
 
 
-def _came_first(asked: datetime, status: ReplicaStatus) -> bool:
-    """Whether a deletion was asked for before the container ended."""
-    if status.finished_at is None:
-        return False
-    # Times are in whole seconds: within the same one, only a signal shows that the deletion came first.
-    return asked < status.finished_at or (asked == status.finished_at and status.signal in _STOP_SIGNALS)
+def disruption_of(pod: Manifest, end: ReplicaStatus) -> Disruption | None:
+    """What ended a pod's training from outside, whatever exit code it ended with; None where it ended by itself.
+
+    :param pod: the pod.
+    :param end: of its container.
+    """
+    if end.finished_at is None:
+        return None
+    condition = _disruption(pod.get("status") or {})
+    if condition and end.finished_at >= _time_of(condition):
+        return Disruption(_time_of(condition), condition["reason"], condition.get("message"))
+    asked = asked_to_go_at(pod, end.finished_at)
+    return Disruption(asked, "Stopped") if asked and _came_first(asked, pod, end) else None
+
+
+def _came_first(asked: datetime, pod: Manifest, end: ReplicaStatus) -> bool:
+    """Whether a deletion was asked for before the container ended. Times are in whole seconds."""
+    assert end.finished_at is not None
+    if end.exit_code == 0:
+        # A pod that has ended is given no time to end. Where that is all that is known, it has succeeded.
+        metadata = pod["metadata"]
+        was_running = FIRST_DELETION in metadata or bool(metadata.get("deletionGracePeriodSeconds"))
+        return was_running and asked <= end.finished_at
+    # Within the same second, only a signal shows that the deletion came first.
+    return asked < end.finished_at or (asked == end.finished_at and end.signal in _STOP_SIGNALS)
 
 
 def lost(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
@@ -112,7 +144,7 @@ def asked_to_go_at(pod: Manifest, finished_at: datetime | None) -> datetime | No
     :param pod: the pod.
     :param finished_at: when its container ended, where it has.
     """
-    metadata = pod["metadata"]
+    metadata = pod["metadata"].get(FIRST_DELETION) or pod["metadata"]
     by = _time(metadata.get("deletionTimestamp"))
     grace = metadata.get("deletionGracePeriodSeconds")
     if by and finished_at and not grace:

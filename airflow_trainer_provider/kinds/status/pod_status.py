@@ -10,10 +10,12 @@ from typing import Any, Literal
 from airflow_trainer_provider.job.diagnosis.causes import INIT
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.first_deletion import order_of_deletion
 from airflow_trainer_provider.kinds.status.pod_end import (
     asked_to_go_at,
     conditions,
     created_at,
+    disruption_of,
     ended,
     how_it_ended,
     judged,
@@ -38,6 +40,9 @@ class PodState:
     :param created_at: when the pod was made.
     :param asked_to_go_at: when its deletion was requested.
     :param last_end: how the run before the present one ended, where its container was started again.
+    :param deletion_order: which of the pods whose deletion was requested within the same second came first; 0 where
+        that is not known.
+    :param disrupted_at: since when it was to go, where that came before its training's end.
     """
 
     status: ReplicaStatus
@@ -46,6 +51,8 @@ class PodState:
     created_at: datetime
     asked_to_go_at: datetime | None = None
     last_end: ReplicaStatus | None = None
+    deletion_order: int = 0
+    disrupted_at: datetime | None = None
 
 
 def replica_status(pod: Manifest, group: str, index: int, rank: int | None) -> ReplicaStatus:
@@ -76,6 +83,7 @@ def read_pod(pod: Manifest, group: str, index: int, rank: int | None, *, gone: b
     status, stage = _as_reported(blank, pod, container)
     if gone and stage != "ended":
         status, stage = (lost(status, pod) if stage == "running" else status), "ended"
+    disruption = disruption_of(pod, status) if stage == "ended" else None
     return PodState(
         status=status,
         stage=stage,
@@ -83,6 +91,8 @@ def read_pod(pod: Manifest, group: str, index: int, rank: int | None, *, gone: b
         created_at=created_at(pod),
         asked_to_go_at=asked_to_go_at(pod, status.finished_at),
         last_end=ended(blank, last) if last else None,
+        deletion_order=order_of_deletion(pod),
+        disrupted_at=disruption.at if disruption else None,
     )
 
 
@@ -205,4 +215,4 @@ def _starts_again(pod: Manifest, status: ReplicaStatus) -> bool:
     if _has_ended(pod) or "deletionTimestamp" in pod["metadata"]:
         return False
     policy = pod["spec"].get("restartPolicy", "Always")
-    return policy == "Always" or (policy == "OnFailure" and status.reason != "Completed")
+    return policy == "Always" or (policy == "OnFailure" and status.exit_code != 0)

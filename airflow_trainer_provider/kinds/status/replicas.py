@@ -26,6 +26,7 @@ class ReplicaState:
     :param pod: the newest, if it is still there.
     :param started_at: when it ran first.
     :param last_end: how it ended before, where it was started again.
+    :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
     """
 
     status: ReplicaStatus
@@ -34,6 +35,7 @@ class ReplicaState:
     pod: PodState | None = None
     started_at: datetime | None = None
     last_end: ReplicaStatus | None = None
+    disrupted_at: datetime | None = None
 
 
 def read_replicas(
@@ -78,11 +80,13 @@ def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: in
     restarts = sum(state.status.restarts for _, _, state in states) + max(attempt, len(failed))
     return ReplicaState(
         status=newest.status.model_copy(update={"restarts": restarts}),
-        stage=newest.stage if there or newest.status.reason == "Completed" else "waiting",
+        # No controller starts one again whose exit code was 0, whatever it was ended by.
+        stage=newest.stage if there or newest.status.exit_code == 0 else "waiting",
         newest=newest,
         pod=newest if there else None,
         started_at=_first_start([state for _, _, state in states]),
         last_end=newest.last_end or (failed[-1] if failed else None),
+        disrupted_at=newest.disrupted_at,
     )
 
 

@@ -14,6 +14,7 @@ from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
 from airflow_trainer_provider.kinds.status.job_status import job_status
 
 _PODS = Path(__file__).parent / "pods"
@@ -390,6 +391,12 @@ def test_the_pod_that_was_deleted_before_the_others_is_named():
     found = status(ended_with_it, together, controller=FAILED)
     assert (found.first_failed, found.reason) == (None, "BackoffLimitExceeded")
 
+    for replica, version in ((ended_with_it, 12), (together, 11)):
+        first = {name: replica["metadata"][name] for name in ("deletionTimestamp", "deletionGracePeriodSeconds")}
+        replica["metadata"][FIRST_DELETION] = first | {"resourceVersion": str(version)}
+    found = status(ended_with_it, together, controller=FAILED)
+    assert (found.first_failed, found.reason) == ("worker-1", "Deleted")
+
 
 def test_nothing_failed_where_the_time_was_up():
     # Their deletion is asked for one by one, which may take more than the second.
@@ -421,6 +428,96 @@ def test_a_job_that_has_succeeded_takes_the_main_objects_word():
     assert (found.phase, found.first_failed, found.finished_at) == (JobPhase.SUCCEEDED, None, at(30))
     assert found.text() == "succeeded"
     assert [row.reason for row in found.replicas] == ["Completed", "Stopped"]
+
+
+RENDERED = {"annotations": {labels.GROUPS: '{"worker": 2}'}}
+
+
+def polite(replica, ran, asked):
+    """The pod of a training that exited with 0 when its deletion was asked for."""
+    return pod("succeeded", replica, ran=ran, asked=asked)
+
+
+def test_a_job_whose_leader_was_taken_away_has_failed_though_its_controller_says_otherwise():
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=at(12))
+
+    found = status(gone=[polite("worker-0", (5, 11), 10)], controller=ended, groups={"worker": 1})
+
+    assert (found.phase, found.reason, found.first_failed) == (JobPhase.FAILED, "Deleted", "worker-0")
+    assert (found.message, found.replicas[0].exit_code) == ("its pod was deleted", 0)
+    assert status(gone=[polite("worker-0", (5, 9), 10)], controller=ended, groups={"worker": 1}).phase is ended.phase
+
+
+@pytest.mark.parametrize(
+    ("main", "asked", "phase"),
+    [
+        (RENDERED, 10, JobPhase.FAILED),
+        # It was cleaned up, as the job had ended.
+        (RENDERED, 55, JobPhase.SUCCEEDED),
+        # Nothing says that the job needs it.
+        ({}, 10, JobPhase.SUCCEEDED),
+        ({"annotations": RENDERED["annotations"] | {labels.OPTIONAL: '["worker"]'}}, 10, JobPhase.SUCCEEDED),
+        ({"annotations": RENDERED["annotations"] | {labels.ELASTIC: "true"}}, 10, JobPhase.SUCCEEDED),
+    ],
+)
+def test_a_job_that_has_lost_a_replica_that_it_needs_has_failed(main, asked, phase):
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=at(60))
+    others = pod("succeeded", "worker-0", ran=(5, 59)), polite("worker-1", (5, asked + 1), asked)
+
+    found = status(*others, controller=ended, main=main)
+
+    assert (found.phase, found.first_failed) == (phase, "worker-1" if phase is JobPhase.FAILED else None)
+    assert [row.reason for row in found.replicas] == [
+        "Completed",
+        "Deleted" if phase is JobPhase.FAILED else "Stopped",
+    ]
+
+
+def test_of_several_that_were_taken_away_the_first_is_named():
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=at(60))
+
+    found = status(polite("worker-0", (5, 22), 20), polite("worker-1", (5, 30), 19), controller=ended, main=RENDERED)
+
+    assert (found.reason, found.first_failed) == ("Deleted", "worker-1")
+
+
+def test_a_job_that_was_to_end_and_whose_training_then_exits_with_0_is_cancelled():
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=at(12))
+
+    found = status(polite("worker-0", (5, 11), 10), controller=ended, main=CANCELLED, groups={"worker": 1})
+
+    assert (found.phase, found.message) == (JobPhase.CANCELLED, "the test wants it")
+
+
+@pytest.mark.parametrize(
+    ("asked", "failed", "said", "culprit"),
+    [
+        # It may take its time to end, and its peer fails meanwhile.
+        (10, 13, "ValueError: no", "worker-1"),
+        (10, 10, "Connection reset by peer", "worker-1"),
+        # In the same second, a failure of its own comes first; and a pod that is deleted later went with the job.
+        (10, 10, "ValueError: no", "worker-0"),
+        (14, 13, "Connection reset by peer", "worker-0"),
+    ],
+)
+def test_who_was_deleted_first_is_to_blame_and_not_who_has_lost_it(asked, failed, said, culprit):
+    lost = pod("exit-3", "worker-0", ran=(5, failed), message=said)
+
+    found = status(lost, polite("worker-1", (5, 20), asked), controller=FAILED)
+
+    assert found.first_failed == culprit
+    elastic = {"annotations": {labels.ELASTIC: "true"}}
+    assert status(lost, polite("worker-1", (5, 20), asked), controller=FAILED, main=elastic).first_failed == "worker-0"
+
+
+def test_who_was_evicted_first_is_to_blame_though_it_ends_last():
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    evicted = polite("worker-1", (5, 30), 20)
+    evicted["status"]["conditions"].append(why | {"lastTransitionTime": _text(20)})
+
+    found = status(pod("exit-3", "worker-0", ran=(5, 22)), evicted, controller=FAILED)
+
+    assert (found.first_failed, found.reason) == ("worker-1", "EvictionByEvictionAPI")
 
 
 CANCELLED = {"annotations": {labels.CANCELLED: "the test wants it"}}

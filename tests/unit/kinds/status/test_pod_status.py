@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
 from airflow_trainer_provider.kinds.status.pod_status import read_pod, replica_status
 
 _PODS = Path(__file__).parent / "pods"
@@ -106,6 +107,57 @@ def test_in_the_second_of_the_deletion_an_exit_code_is_the_replicas_own():
     manifest["metadata"] |= {"deletionTimestamp": "2026-11-21T06:59:11Z", "deletionGracePeriodSeconds": 30}
 
     assert replica_status(manifest, "worker", 0, 0).reason == "Error"
+
+
+_ASKED = {"deletionTimestamp": "2026-11-21T06:58:11Z", "deletionGracePeriodSeconds": 30}
+
+
+@pytest.mark.parametrize(
+    ("deletion", "finished", "reason"),
+    [
+        # It had not ended when its deletion was asked for at 06:57:41: only such a pod is given time to end.
+        (_ASKED, "06:57:45", "Stopped"),
+        (_ASKED, "06:57:41", "Stopped"),
+        (_ASKED, "06:57:40", "Completed"),
+        # It had.
+        ({"deletionTimestamp": "2026-11-21T06:57:46Z", "deletionGracePeriodSeconds": 0}, "06:57:45", "Completed"),
+        # The kubelet's own request after the end covers up the first one, unless that was seen.
+        (
+            {"deletionTimestamp": "2026-11-21T06:57:46Z", "deletionGracePeriodSeconds": 0, FIRST_DELETION: _ASKED},
+            "06:57:45",
+            "Stopped",
+        ),
+    ],
+)
+def test_a_training_that_exits_with_0_when_its_pod_is_deleted_is_not_complete(deletion, finished, reason):
+    manifest = _terminated("succeeded", finishedAt=f"2026-11-21T{finished}Z")
+    manifest["metadata"] |= deletion
+
+    state = read_pod(manifest, "worker", 0, 0)
+
+    assert (state.stage, state.status.exit_code, state.status.reason) == ("ended", 0, reason)
+    assert (state.disrupted_at is not None) == (reason == "Stopped")
+    assert not state.status.failed
+
+
+@pytest.mark.parametrize(("since", "reason"), [("45", "EvictionByEvictionAPI"), ("46", "Completed")])
+def test_a_training_that_exits_with_0_when_it_is_evicted_is_not_complete(since, reason):
+    manifest = _terminated("succeeded", finishedAt="2026-11-21T06:57:45Z")
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    manifest["status"]["conditions"].append(why | {"lastTransitionTime": f"2026-11-21T06:57:{since}Z"})
+
+    state = read_pod(manifest, "worker", 0, 0)
+
+    assert (state.status.reason, state.status.failed) == (reason, reason != "Completed")
+
+
+def test_a_node_that_evicts_a_training_that_then_exits_with_0_says_why():
+    manifest = _terminated("succeeded")
+    manifest["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+
+    status = replica_status(manifest, "worker", 0, 0)
+
+    assert (status.reason, status.exit_code, status.failed) == ("Evicted", 0, True)
 
 
 def test_a_failure_before_the_eviction_stays_one():

@@ -1,0 +1,40 @@
+"""When the deletion of a pod was asked for, kept over the versions of the pod that a watch sees."""
+
+from __future__ import annotations
+
+from airflow_trainer_provider.kinds.base import Manifest
+
+#: In the metadata of a watched pod: its deletion as it was asked for before the pod had ended.
+FIRST_DELETION = "firstDeletion"
+_KEPT = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
+
+
+def keep_first_deletion(manifest: Manifest, known: Manifest) -> None:
+    """Keep when the deletion of a pod was asked for that had not ended: the kubelet's own request replaces it, once the
+    pod has.
+
+    :param manifest: the newer version, which is changed.
+    :param known: the version before it.
+    """
+    before = known["metadata"]
+    first = before.get(FIRST_DELETION)
+    if first is None and _is_to_go(known):
+        first = {name: before.get(name) for name in _KEPT}
+    if first:
+        manifest["metadata"][FIRST_DELETION] = first
+
+
+def order_of_deletion(pod: Manifest) -> int:
+    """Which of the pods that were deleted within one second was so first: smaller for an earlier one, 0 where it is not
+    known.
+
+    :param pod: as a watch has it.
+    """
+    version = str((pod["metadata"].get(FIRST_DELETION) or {}).get("resourceVersion") or "")
+    # Kubernetes does not promise that versions are numbers; where they are, later ones are larger.
+    return int(version) if version.isdecimal() else 0
+
+
+def _is_to_go(known: Manifest) -> bool:
+    phase = (known.get("status") or {}).get("phase")
+    return "deletionTimestamp" in known["metadata"] and phase in ("Pending", "Running")

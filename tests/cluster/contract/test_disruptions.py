@@ -1,0 +1,145 @@
+"""A training that is taken away, and ends politely: it saves its state and exits with 0, as good scripts do.
+
+Its controller takes that for success. It has not succeeded, and the next try may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.frameworks import get_framework
+from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
+from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.contract.jobs import running
+from tests.cluster.network import NODE_NAME
+
+#: Runs until it is asked to end. Where a controller starts it again, that run is whole.
+_POLITE = """
+def leave(*_):
+    note("saved", me)
+    sys.exit(0)
+
+if (shared / f"{me}-began").exists():
+    note("whole", me)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+note(f"{me}-began")
+note("began")
+time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def take_away(contract, cluster, namespace):
+    """Function (how, pod) that takes a pod away, with its own grace period."""
+
+    def take_away(how, pod):
+        if how == "evict":
+            cluster.kubectl.evict(pod, namespace, grace=None)
+        elif how == "delete":
+            cluster.kubectl("delete", "pod", pod, f"--namespace={namespace}", "--wait=false")
+        else:
+            # The node has more than this job, such as the controllers.
+            name = cluster.kubectl.get("pods", pod, namespace)["metadata"]["labels"]["only"]
+            try:
+                cluster.kubectl("drain", NODE_NAME, f"--pod-selector=only={name}", "--ignore-daemonsets", "--force")
+            finally:
+                cluster.kubectl("uncordon", NODE_NAME)
+
+    return take_away
+
+
+@pytest.fixture
+def polite(contract):
+    """Function (snippet, nodes) -> a job whose pods a drain can select."""
+
+    def polite(snippet, nodes=1):
+        labels = {"only": contract.case.namespace}
+        return contract.case.job(snippet, nodes=nodes, pod={"labels": labels})
+
+    return polite
+
+
+@pytest.mark.parametrize("how", ["evict", "delete", "drain"])
+async def test_a_training_that_is_taken_away_and_exits_with_0_has_not_succeeded(contract, take_away, polite, how):
+    handle = await contract.submit(polite(_POLITE))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+
+    await asyncio.to_thread(take_away, how, _pod_of(contract, handle, contract.case.leader))
+    status = await following
+
+    assert contract.noted("saved")
+    if status.phase is JobPhase.SUCCEEDED:
+        # Its controller has started it again, as the Training Operator may.
+        assert contract.noted("whole") == [contract.case.leader]
+        return
+    _failed_of_its_disruption(status, handle, how, contract.case.leader)
+    assert (await _read_later(contract, handle)).phase is JobPhase.FAILED
+
+
+@pytest.mark.parametrize("how", ["evict", "delete"])
+async def test_a_job_that_has_lost_a_worker_has_not_succeeded(contract, take_away, polite, how):
+    snippet = 'if me.endswith("0"):\n    wait_for("go")\n    sys.exit(0)\n' + _POLITE
+    handle = await contract.submit(polite(snippet, nodes=2))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+
+    await asyncio.to_thread(take_away, how, _pod_of(contract, handle, "worker-1"))
+    await contract.until(lambda: contract.noted("saved"))
+    # Longer than the clocks of nodes and controllers may differ.
+    await asyncio.sleep(8)
+    contract.release("go")
+    status = await following
+
+    if status.phase is JobPhase.SUCCEEDED:
+        assert contract.noted("whole") == ["worker-1"]
+        return
+    _failed_of_its_disruption(status, handle, how, "worker-1")
+    assert (await _read_later(contract, handle)).first_failed == "worker-1"
+
+
+@pytest.mark.parametrize("how", ["evict", "delete"])
+async def test_who_loses_a_worker_that_was_taken_away_is_not_to_blame(contract, take_away, polite, how):
+    if contract.backend.name == "training-operator":
+        pytest.skip("it makes the pod again, and what fails next is chance")
+    peer = 'wait_for("saved")\n    time.sleep(3)\n    raise ConnectionError("Connection reset by peer")'
+    handle = await contract.submit(polite(f'if me.endswith("0"):\n    {peer}\n' + _POLITE, nodes=2))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+
+    await asyncio.to_thread(take_away, how, _pod_of(contract, handle, "worker-1"))
+
+    _failed_of_its_disruption(await following, handle, how, "worker-1")
+
+
+async def test_a_job_that_has_ended_by_itself_stays_a_success(contract, cluster, namespace, polite):
+    handle, status = await contract.run(polite('note("whole", me)', nodes=1))
+    assert status.phase is JobPhase.SUCCEEDED
+
+    for pod in contract.case.pods(handle):
+        cluster.kubectl("delete", "pod", pod, f"--namespace={namespace}")
+
+    assert (await _read_later(contract, handle)).phase is JobPhase.SUCCEEDED
+
+
+def _failed_of_its_disruption(status, handle, how, replica):
+    diagnosis = diagnose(handle.name, get_framework("jax"), status, [])
+    expected = "Deleted" if how == "delete" else "EvictionByEvictionAPI"
+    assert (status.phase, status.first_failed) == (JobPhase.FAILED, replica), status
+    assert (diagnosis.reason, diagnosis.infrastructure, diagnosis.retry_can_help) == (expected, True, "yes")
+
+
+def _pod_of(contract, handle, replica):
+    group, index = replica.rsplit("-", 1)
+    pods = contract.case.pods(handle)
+    return next(pod for pod in pods if f"-{group}-{index}" in pod or f"-node-0-{index}-" in pod or len(pods) == 1)
+
+
+async def _read_later(contract, handle):
+    """How the job stands for who has not seen its pods."""
+    backend = contract.backend
+    return await ClusterBackend(backend.name, backend._cluster, backend.namespace).status(handle)
