@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing, suppress
 from functools import partial
@@ -57,13 +58,15 @@ from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.job.plan.plan import JobPlan, Plan
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-from airflow_trainer_provider.kinds.base import Facts
+from airflow_trainer_provider.kinds.base import Facts, Manifest
 from airflow_trainer_provider.kinds.kept import check_kept
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_check import check_pod_template
 from airflow_trainer_provider.kinds.registry import BACKENDS, kind_for, kinds_called
 from airflow_trainer_provider.kinds.trimmed import trimmed
+
+log = logging.getLogger(__name__)
 
 #: Stands for the task of a job that is only checked.
 _UNKNOWN_TASK = Identity(dag_id="dag", run_id="run", task_id="task")
@@ -347,17 +350,23 @@ class ClusterBackend:
         patch = bound(job.main, snapshot.pods) if bound and is_rendered(job.main) else None
         if patch:
             # Without the patch the controller ends that restart by itself, a little later.
-            with suppress(ApiError):
-                client = self._connected().client
-                await client.patch(job.resource, job.namespace, job.name, patch)
+            await self._refused_patch(job, patch)
 
     async def _write_disruption(self, snapshot: Snapshot) -> None:
         """Write down which replicas were cut short, for who reads the job once their pods are gone."""
         job = snapshot.job
         patch = snapshot.disruption() if is_ours(job.main) and not snapshot.deleted else None
-        if patch:
-            with suppress(ApiError):
-                await self._connected().client.patch(job.resource, job.namespace, job.name, patch)
+        refused = await self._refused_patch(job, patch) if patch else None
+        if refused and not refused.is_not_found:
+            log.warning("That a pod of training job %s was taken away cannot be written on it: %s", job.name, refused)
+
+    async def _refused_patch(self, job: JobObject, patch: Manifest) -> ApiError | None:
+        """Patch a main object; why that is refused, where it is."""
+        try:
+            await self._connected().client.patch(job.resource, job.namespace, job.name, patch)
+        except ApiError as error:
+            return error
+        return None
 
     async def _watcher(self, handle: JobHandle) -> JobWatcher:
         kind, namespace, _ = ClusterLocation.of(handle)

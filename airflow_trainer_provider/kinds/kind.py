@@ -93,6 +93,7 @@ class Kind:
         None where it cannot.
     :param expires: whether a job of a kind without such a patch may go with an owner whose time is over. Kubernetes
         then deletes its parts before its main object.
+    :param replaces_pods: whether its controller makes a pod again that was deleted, also where its training had ended.
     :param without_restart: (main object, its pods) -> the merge patch that makes the controller fail the job before it
         starts a replica more often than ``backoff_limit`` allows; None where it need not.
     :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, though the
@@ -118,6 +119,7 @@ class Kind:
     before: tuple[Resource, ...] = ()
     ttl: Callable[[int | None], Manifest] | None = None
     expires: bool = True
+    replaces_pods: bool = False
     without_restart: Callable[[Manifest, Sequence[Manifest]], Manifest | None] | None = None
     blocked_by: Callable[[Manifest, Sequence[Manifest]], ReplicaRef | None] | None = None
     progress: Callable[[Manifest], Progress | None] | None = None

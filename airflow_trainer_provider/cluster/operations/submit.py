@@ -126,7 +126,8 @@ class Submitter:
         ensure_current(job, self._identity)
         earlier = identity_of(job.main) or self._identity
         same = job.kind is self._kind and job.annotation(labels.DIGEST) == self._order.digest
-        status = (await Snapshot.read(self._cluster, job)).status()
+        snapshot = await Snapshot.read(self._cluster, job)
+        status = snapshot.status()
         if same and _has_result(job, status):
             why = f"it succeeded in try {earlier.try_number}, and its result has not been collected"
             return await self._hand_over(job, {}, why)
@@ -135,17 +136,28 @@ class Submitter:
             await wait_until_ended(self._cluster, job)
             return None
         if same and _can_resume(job):
-            return await self._resume(job, earlier)
+            return await self._resume(snapshot, earlier)
         cleared = self._identity.was_cleared_since(earlier)
         if same and not cleared and not is_being_ended(job.main):
             return await self._hand_over(job, {}, _still_runs(earlier.try_number))
         return await self._end_earlier(job, cleared=cleared)
 
-    async def _resume(self, job: JobObject, earlier: Identity) -> _Adopted | None:
-        """Adopt a job that is suspended where its task is killed."""
+    async def _resume(self, snapshot: Snapshot, earlier: Identity) -> _Adopted | None:
+        """Adopt a job that is suspended where its task is killed; end it where nothing of it would go on."""
+        job = snapshot.job
+        if snapshot.is_complete():
+            return await self._end_cut_short(job)
         if is_cancelled(job.main):
             return await self._hand_over(job, {labels.CANCELLED: None}, "it was suspended, and resumes")
         return await self._hand_over(job, {}, _still_runs(earlier.try_number))
+
+    async def _end_cut_short(self, job: JobObject) -> _Adopted | None:
+        """End a job whose training exited with 0 when it was suspended."""
+        reason = "its training ended when it was suspended"
+        if not await end(self._cluster, job, reason, self._identity.try_number, resumable=False):
+            return await self._adopt_fresh(job)
+        await wait_until_ended(self._cluster, job)
+        return None
 
     async def _adopt_fresh(self, job: JobObject) -> _Adopted | None:
         """Adopt a job that has changed meanwhile, if it is still there."""

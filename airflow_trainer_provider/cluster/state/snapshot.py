@@ -76,6 +76,10 @@ class Snapshot:
             status = status.model_copy(update={"queue": last_of(self.places)})
         return readable(status, self.mask())
 
+    def is_complete(self) -> bool:
+        """Whether its controller takes the job for complete, and starts no more pods, however they have ended."""
+        return self.job.kind.read(self.job.main, self.children).phase is JobPhase.SUCCEEDED
+
     def disruption(self) -> Manifest | None:
         """The merge patch that writes down which replicas were cut short; None where there is nothing new."""
         job = self.job

@@ -104,8 +104,8 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
     if not log and culprit.reason in BY_ITSELF:
         # Kubernetes keeps the end of it in the pod's status.
         log = (culprit.message or "").splitlines()
-    # No error of its own ends a process by SIGKILL: a traceback that it logged before is not the reason.
-    traceback = () if culprit.signal == "SIGKILL" else _traceback(log, framework)
+    # No error of its own ends a process by SIGKILL, or with 0: a traceback that it logged before is not the reason.
+    traceback = () if culprit.signal == "SIGKILL" or culprit.exit_code == 0 else _traceback(log, framework)
     rank = _rank(culprit, framework, log)
     cause = _cause(culprit, traceback, log)
     return Diagnosis(

@@ -230,6 +230,7 @@ def _kind(flavour: _Flavour) -> Kind:
         pod_label=common.JOB_NAME_LABEL,
         suspend=common.suspend,
         ttl=ttl,
+        replaces_pods=True,
         without_restart=without_restart,
         blocked_by=blocked_by,
         renderer=Renderer(

@@ -10,48 +10,59 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
 
 from airflow_trainer_provider.job.status import JobPhase, ReplicaStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
+from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 
 #: How much the clocks of nodes and controllers may differ.
 _SKEW = timedelta(seconds=5)
+#: How soon a controller has seen the end of the last pod.
+_SEEN_WITHIN = timedelta(minutes=1)
 #: One that is lost fails the job: more of them say no more. Annotations are bounded.
 _MOST_WRITTEN = 20
+
+
+class _End(ReplicaStatus):
+    finished_at: AwareDatetime
 
 
 class _Written(BaseModel):
     """A replica that was disrupted.
 
     :param at: since when its pod was to go.
-    :param restarts: how often the whole job had been started again by then.
-    :param status: how it ended.
+    :param attempt: of the JobSet, where it is a part of one.
+    :param end: how it ended.
     """
 
-    at: datetime
-    restarts: int
-    status: ReplicaStatus
+    at: AwareDatetime
+    attempt: int | None = None
+    end: _End
 
 
 _WRITTEN = TypeAdapter(dict[str, _Written])
 
 
 def with_written(
-    main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
+    kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
 ) -> Sequence[ReplicaState]:
-    """The replicas, with what is written on the main object of those whose pods are gone.
+    """The replicas of an ended job, with what is written on its main object of those whose pods are gone.
 
+    :param kind: of the main object.
     :param main: the main object.
-    :param controller: what its controller says.
+    :param controller: what its controller says. Of a job that goes on, nothing is changed.
     :param replicas: as the pods have them.
     """
-    written = _written(main)
-    if not written:
-        return replicas
-    return [_from_written(replica, written.get(replica.status.name), controller) for replica in replicas]
+    written = _written(main) if controller.phase and controller.phase.ended else {}
+    return [
+        _from_written(replica, entry)
+        if (entry := written.get(replica.status.name)) and _holds(entry, kind, controller, replica)
+        else replica
+        for replica in replicas
+    ]
 
 
 def to_write(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> Manifest | None:
@@ -62,16 +73,17 @@ def to_write(main: Manifest, controller: ControllerStatus, replicas: Sequence[Re
     :param replicas: as the pods have them.
     """
     written = _written(main)
-    seen = {replica.status.name: replica for replica in replicas}
-    wanted = {name: each for name, each in written.items() if name in seen and _is_end_of(each, seen[name])}
-    for name, replica in seen.items():
-        if _is_disrupted(replica) and len(wanted) < _MOST_WRITTEN:
-            entry = _Written(at=_disrupted_at(replica), restarts=controller.restarts, status=replica.status)
-            wanted.setdefault(name, entry)
-    if wanted.keys() == written.keys():
+    known = {replica.status.name: replica for replica in replicas}
+    wanted = {name: each for name, each in written.items() if name in known and _is_end_of(each, known[name])}
+    for replica in _lost(main, controller, replicas):
+        if replica.newest and replica.status.finished_at and len(wanted) < _MOST_WRITTEN:
+            end = _End.model_validate(replica.status.model_dump())
+            entry = _Written(at=_disrupted_at(replica), attempt=replica.attempt, end=end)
+            wanted.setdefault(replica.status.name, entry)
+    if wanted == written:
         return None
     text = _WRITTEN.dump_json(wanted, exclude_none=True).decode() if wanted else None
-    return {"metadata": {"annotations": {labels.DISRUPTED: text}}}
+    return {"metadata": {"uid": main["metadata"]["uid"], "annotations": {labels.DISRUPTED: text}}}
 
 
 def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> ReplicaState | None:
@@ -81,33 +93,63 @@ def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[R
     :param controller: what its controller says.
     :param replicas: as the pods have them.
     """
-    if controller.phase is not JobPhase.SUCCEEDED:
+    if controller.phase is not JobPhase.SUCCEEDED or not replicas:
         return None
-    needed = [replica for replica in _needed(main, replicas) if _is_disrupted(replica)]
-    lost = [replica for replica in needed if replica is replicas[0] or _before_the_end(replica, controller)]
-    return min(lost, key=_disrupted_at, default=None)
+    if _was_to_be_suspended(main) and replicas[0].newest is None:
+        # A pod that had completed would have outlived the suspension.
+        return replicas[0]
+    return min(_lost(main, controller, replicas), key=_disrupted_at, default=None)
 
 
-def _needed(main: Manifest, replicas: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
-    """The replicas that have to complete: of a job that was not rendered here, only the leader is known to."""
+def _lost(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
+    """The replicas that were disrupted and without which the job cannot succeed."""
     optional = labels.optional_groups(main)
     if optional is None or labels.is_elastic(main):
-        return replicas[:1]
-    return [replica for at, replica in enumerate(replicas) if at == 0 or replica.status.group not in optional]
+        needed = replicas[:1]
+    else:
+        needed = [replica for at, replica in enumerate(replicas) if at == 0 or replica.status.group not in optional]
+    lost = filter(is_cut_short, needed)
+    is_ours = optional is not None
+    return [replica for replica in lost if _came_before_the_end(replica, replicas[0], controller, is_ours=is_ours)]
 
 
-def _before_the_end(replica: ReplicaState, controller: ControllerStatus) -> bool:
-    """Whether it was not taken away because the job had ended: controllers clean up then."""
-    return controller.finished_at is None or _disrupted_at(replica) + _SKEW < controller.finished_at
+def _came_before_the_end(
+    replica: ReplicaState, leader: ReplicaState, controller: ControllerStatus, *, is_ours: bool
+) -> bool:
+    """Whether it was taken away before its job was complete, and not to clean up after that."""
+    if controller.finished_at is None:
+        return True
+    if replica is leader:
+        at = _disrupted_at(replica)
+        # What other clients make may be complete without it.
+        return at <= controller.finished_at if is_ours else at < controller.finished_at
+    return _disrupted_at(replica) + _SKEW < controller.finished_at and not _ended_with(replica, leader)
 
 
-def _is_disrupted(replica: ReplicaState) -> bool:
-    return replica.disrupted_at is not None and replica.status.exit_code == 0
+def _ended_with(replica: ReplicaState, leader: ReplicaState) -> bool:
+    """Whether it went on to the leader's own end: it has done its work, though it was to go."""
+    ends = leader.status.finished_at, replica.status.finished_at
+    return not is_cut_short(leader) and ends[0] is not None and ends[1] is not None and ends[1] + _SKEW >= ends[0]
+
+
+def is_cut_short(replica: ReplicaState) -> bool:
+    """Whether it was taken away, and a controller may take it for complete.
+
+    :param replica: as its pods have it.
+    """
+    status = replica.status
+    # The exit code of a pod that was gone before its end was seen is not known.
+    return replica.disrupted_at is not None and not status.exit_code and status.signal is None
 
 
 def _disrupted_at(replica: ReplicaState) -> datetime:
     assert replica.disrupted_at is not None
     return replica.disrupted_at
+
+
+def _was_to_be_suspended(main: Manifest) -> bool:
+    annotations = main["metadata"].get("annotations") or {}
+    return labels.CANCELLED in annotations and annotations.get(labels.ON_KILL) == "suspend"
 
 
 def _written(main: Manifest) -> dict[str, _Written]:
@@ -118,14 +160,28 @@ def _written(main: Manifest) -> dict[str, _Written]:
         return {}
 
 
-def _from_written(replica: ReplicaState, written: _Written | None, controller: ControllerStatus) -> ReplicaState:
-    if written is None or not _is_end_of(written, replica) or written.restarts != controller.restarts:
-        return replica
-    return replace(replica, status=written.status, stage="ended", disrupted_at=written.at)
+def _from_written(replica: ReplicaState, written: _Written) -> ReplicaState:
+    end = {name: getattr(written.end, name) for name in ("exit_code", "signal", "reason", "message", "started_at")}
+    status = replica.status.model_copy(update={**end, "finished_at": written.end.finished_at})
+    return replace(replica, status=status, stage="ended", disrupted_at=written.at)
+
+
+def _holds(written: _Written, kind: Kind, controller: ControllerStatus, replica: ReplicaState) -> bool:
+    """Whether what is written is how the replica ended for good."""
+    if not _is_end_of(written, replica):
+        return False
+    if written.attempt is not None:
+        return written.attempt == controller.restarts
+    if replica.newest is None and kind.replaces_pods:
+        # Its next pod may have come and gone, unless the job ended with this one.
+        return controller.finished_at is not None and controller.finished_at < written.end.finished_at + _SEEN_WITHIN
+    return True
 
 
 def _is_end_of(written: _Written, replica: ReplicaState) -> bool:
     """Whether it is how the replica's newest pod ended; another one starts the replica again."""
     if replica.newest is None:
         return True
-    return replica.status.exit_code == 0 and replica.status.finished_at == written.status.finished_at
+    status = replica.status
+    was_not_seen = replica.stage == "ended" and status.exit_code is None and status.signal is None
+    return was_not_seen or (status.exit_code == 0 and status.finished_at == written.end.finished_at)

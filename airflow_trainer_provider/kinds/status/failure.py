@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from airflow_trainer_provider.job.diagnosis.causes import ON_THE_WAY, OUT_OF_MEMORY
 from airflow_trainer_provider.job.diagnosis.exit_code import judged_by_exit_code
 from airflow_trainer_provider.job.status import ReplicaStatus
+from airflow_trainer_provider.kinds.status.disrupted import is_cut_short
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 from airflow_trainer_provider.spec.running.exit_codes import ExitCodes
 
@@ -17,6 +18,8 @@ DEADLINE = "DeadlineExceeded"
 _STOPPED = "Stopped"
 #: How much the clocks of nodes and of the API server may differ.
 _SKEW = timedelta(seconds=1)
+#: How soon a process that has lost another one fails, where it does not say so.
+_NOTICED_WITHIN = timedelta(minutes=1)
 #: What a process says of itself that has lost another one.
 _LOST_PEER = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket closed|NCCL|ncclRemoteError|gloo"
@@ -54,13 +57,19 @@ def settle(
 
 def _first(replicas: Sequence[ReplicaState], elastic: bool) -> ReplicaStatus | None:
     failures = [replica for replica in replicas if replica.status.failed]
-    if failures:
-        first = min(failures, key=_order)
-        return (None if elastic else _deleted_before(first, replicas)) or first.status
+    first = min(failures, key=lambda replica: (is_cut_short(replica), _order(replica)), default=None)
+    if first is None:
+        return _failed_before(replicas) or _deleted_alone(replicas)
+    # Who exited with 0 when it was taken away need not be why another one has failed.
+    return (None if elastic else _taken_before(first, replicas)) or first.status
+
+
+def _failed_before(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
+    """How a replica had failed that was to run again."""
     # They run again, or waited to, when the job was given up for what had happened before.
     before = [(replica.last_end, replica.status.restarts) for replica in replicas if replica.last_end]
     ends = [end.model_copy(update={"restarts": restarts}) for end, restarts in before if end.failed]
-    return min(ends, key=_by_itself) if ends else _deleted_alone(replicas)
+    return min(ends, key=_by_itself, default=None)
 
 
 def _order(replica: ReplicaState) -> tuple[datetime, int]:
@@ -92,18 +101,20 @@ def _finished_at(end: ReplicaStatus) -> datetime:
     return end.finished_at
 
 
-def _deleted_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
-    """The replica whose pod was deleted before another one failed: that one lost its peer."""
-    deleted = min(filter(_was_deleted, replicas), key=_order, default=None)
-    if deleted is None:
+def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
+    """The replica that was taken away before another one failed, where that one failed for having lost its peer."""
+    taken = min(filter(_was_taken, replicas), key=_order, default=None)
+    if taken is None:
         return None
-    deleted_at, failed_at = _order(deleted)[0], _order(failure)[0]
-    came_first = deleted_at + _SKEW < failed_at or (deleted_at <= failed_at and _has_lost_peer(failure.status))
-    return _deleted(deleted) if came_first else None
+    taken_at, failed_at = _order(taken)[0], _order(failure)[0]
+    if _has_lost_peer(failure.status):
+        return _deleted(taken) if taken_at <= failed_at else None
+    soon = _finished_at(taken.status) + _NOTICED_WITHIN
+    return _deleted(taken) if taken_at + _SKEW < failed_at <= soon else None
 
 
-def _was_deleted(replica: ReplicaState) -> bool:
-    return replica.disrupted_at is not None and replica.status.reason == _STOPPED
+def _was_taken(replica: ReplicaState) -> bool:
+    return replica.disrupted_at is not None and (replica.status.reason == _STOPPED or is_cut_short(replica))
 
 
 def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:

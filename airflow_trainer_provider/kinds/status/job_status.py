@@ -61,7 +61,7 @@ def job_status(
     :param deleted: whether the main object is gone.
     """
     controller = kind.read(main, without_workloads(children))
-    replicas = with_written(main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
+    replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
     lost = cut_short(main, controller, replicas)
     phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost)
     blocking = _blocking(kind, main, pods, phase, replicas)

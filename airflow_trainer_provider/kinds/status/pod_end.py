@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_trainer_provider.job.diagnosis.causes import OUT_OF_MEMORY
+from airflow_trainer_provider.job.result import read_result
 from airflow_trainer_provider.job.status import SIGNAL_BASE, ReplicaStatus, signal_name
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
@@ -83,13 +84,21 @@ def disruption_of(pod: Manifest, end: ReplicaStatus) -> Disruption | None:
     :param pod: the pod.
     :param end: of its container.
     """
-    if end.finished_at is None:
+    if end.finished_at is None or (end.exit_code == 0 and _has_returned(pod)):
         return None
     condition = _disruption(pod.get("status") or {})
     if condition and end.finished_at >= _time_of(condition):
         return Disruption(_time_of(condition), condition["reason"], condition.get("message"))
     asked = asked_to_go_at(pod, end.finished_at)
     return Disruption(asked, "Stopped") if asked and _came_first(asked, pod, end) else None
+
+
+def _has_returned(pod: Manifest) -> bool:
+    """Whether the training is a function that has returned: it went on to its end, though its pod was to go."""
+    states = [each.get("state") or {} for each in (pod.get("status") or {}).get("containerStatuses") or ()]
+    messages = [(state.get("terminated") or {}).get("message") or "" for state in states]
+    results = [read_result(message.encode()) for message in messages]
+    return any(result.function is not None and result.error is None for result in results)
 
 
 def _came_first(asked: datetime, pod: Manifest, end: ReplicaStatus) -> bool:

@@ -26,6 +26,7 @@ class ReplicaState:
     :param pod: the newest, if it is still there.
     :param started_at: when it ran first.
     :param last_end: how it ended before, where it was started again.
+    :param attempt: of the JobSet that the newest pod belongs to; None outside of one.
     :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
     """
 
@@ -35,6 +36,7 @@ class ReplicaState:
     pod: PodState | None = None
     started_at: datetime | None = None
     last_end: ReplicaStatus | None = None
+    attempt: int | None = None
     disrupted_at: datetime | None = None
 
 
@@ -73,21 +75,27 @@ def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: in
     if not pods:
         return _without_pod(group, index, rank)
     states = [(_attempt(pod), not is_gone, read_pod(pod, group, index, rank, gone=is_gone)) for pod, is_gone in pods]
-    states.sort(key=lambda each: (each[0], each[2].created_at, each[1]))
+    states.sort(key=lambda each: (each[0] or 0, each[2].created_at, each[1]))
     attempt, there, newest = states[-1]
-    # Pods that were deleted without a failure, as a suspension does, are no restarts.
-    failed = [state.status for _, _, state in states[:-1] if state.status.failed]
-    restarts = sum(state.status.restarts for _, _, state in states) + max(attempt, len(failed))
+    had = [state for _, _, state in states]
+    failed = _failures(had[:-1])
+    restarts = sum(state.status.restarts for state in had)
     return ReplicaState(
-        status=newest.status.model_copy(update={"restarts": restarts}),
+        status=newest.status.model_copy(update={"restarts": restarts + max(attempt or 0, len(failed))}),
         # No controller starts one again whose exit code was 0, whatever it was ended by.
         stage=newest.stage if there or newest.status.exit_code == 0 else "waiting",
         newest=newest,
         pod=newest if there else None,
-        started_at=_first_start([state for _, _, state in states]),
-        last_end=newest.last_end or (failed[-1] if failed else None),
+        started_at=_first_start(had),
+        last_end=newest.last_end or next(reversed(failed), None),
+        attempt=attempt,
         disrupted_at=newest.disrupted_at,
     )
+
+
+def _failures(states: Sequence[PodState]) -> list[ReplicaStatus]:
+    # Pods that were deleted without a failure, as a suspension does, are no restarts.
+    return [state.status for state in states if state.status.failed]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -101,6 +109,7 @@ def _first_start(states: Sequence[PodState]) -> datetime | None:
     return min((run.started_at for run in runs if run.started_at), default=None)
 
 
-def _attempt(pod: Manifest) -> int:
+def _attempt(pod: Manifest) -> int | None:
     labels = pod["metadata"].get("labels") or {}
-    return sum(int(labels.get(label, 0)) for label in _ATTEMPTS)
+    attempts = [int(labels[label]) for label in _ATTEMPTS if label in labels]
+    return sum(attempts) if attempts else None

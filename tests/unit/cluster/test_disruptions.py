@@ -43,7 +43,7 @@ async def test_the_job_has_failed_also_for_who_reads_it_later(api, goes):
 
     for last in (watching.statuses[-1], await (await backend_of(api)).status(watching.handle)):
         assert (last.phase, last.reason, last.first_failed) == (JobPhase.FAILED, "Deleted", "worker-0")
-    assert json.loads(written(api))["worker-0"]["status"]["exit_code"] == 0
+    assert json.loads(written(api))["worker-0"]["end"]["exit_code"] == 0
 
 
 async def test_an_end_that_is_seen_together_with_its_jobs_is_written_down_too(api):

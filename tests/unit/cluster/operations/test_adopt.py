@@ -72,6 +72,9 @@ CASES = {
     "it is cancelled, and not deleted yet": Case(FINISH + NEW, given=CANCELLED),
     "it is marked, and not suspended yet": Case(HAND_OVER, "it was suspended, and resumes", {**SUSPEND, **CANCELLED}),
     "it is suspended": Case(HAND_OVER * 2, "it was suspended, and resumes", {**SUSPEND, **CANCELLED}, spec=STOPPED),
+    "its training exited with 0 when it was suspended": Case(
+        END + NEW, given={**SUSPEND, **CANCELLED}, ended="Succeeded", spec=STOPPED
+    ),
     "another client suspended it": Case(HAND_OVER, "it still runs", SUSPEND, spec=STOPPED),
 }
 

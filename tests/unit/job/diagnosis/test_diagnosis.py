@@ -135,6 +135,8 @@ def _diagnose(framework, log, **ended):
         ("jax", "", {"exit_code": 127, "reason": "CommandNotFound"}, None, 1, "no"),
         ("jax", PLAIN, {"exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, None, 1, "no"),
         ("jax", "epoch 1\n", {"exit_code": None, "signal": "SIGSEGV"}, None, 1, "unknown"),
+        # It went on after that error, and left when its pod was deleted.
+        ("jax", MISSING, {"exit_code": 0, "reason": "Deleted"}, None, 1, "yes"),
     ],
 )
 def test_the_culprit(framework, log, ended, last, rank, helps):

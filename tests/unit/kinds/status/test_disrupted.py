@@ -10,6 +10,7 @@ import pytest
 from airflow_trainer_provider.job.status import JobPhase, ReplicaStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.registry import KINDS
 from airflow_trainer_provider.kinds.status.disrupted import cut_short, to_write, with_written
 from airflow_trainer_provider.kinds.status.failure import settle
 from airflow_trainer_provider.kinds.status.pod_status import PodState
@@ -19,20 +20,26 @@ _AT = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
 _SUCCEEDED = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT)
 
 
-def replica(index=0, code=0, disrupted=True, end=_AT):
+def replica(index=0, code=0, disrupted=True, end=_AT, attempt=None):
     status = ReplicaStatus(
         group="worker", index=index, rank=index, exit_code=code, reason="Stopped", finished_at=end, node="node"
     )
     state = PodState(status, "ended", True, _AT)
-    return ReplicaState(status, "ended", state, disrupted_at=_AT if disrupted else None)
+    return ReplicaState(status, "ended", state, attempt=attempt, disrupted_at=_AT if disrupted else None)
 
 
 def blank(index=0):
     return ReplicaState(ReplicaStatus(group="worker", index=index, rank=index), "waiting")
 
 
-def main(text=None):
-    return {"metadata": {"name": "job", "annotations": {} if text is None else {labels.DISRUPTED: text}}}
+def main(text=None, *, ours=True, **annotations):
+    written = {} if text is None else {labels.DISRUPTED: text}
+    groups = {labels.GROUPS: '{"worker": 1000}'} if ours else {}
+    return {"metadata": {"name": "job", "uid": "u", "annotations": groups | annotations | written}}
+
+
+def read(written, replicas, controller=_SUCCEEDED, kind=KINDS["native"]):
+    return with_written(kind, written, controller, replicas)
 
 
 def patched(before, replicas, controller=_SUCCEEDED):
@@ -44,7 +51,7 @@ def patched(before, replicas, controller=_SUCCEEDED):
 def test_what_is_written_stands_for_a_pod_that_is_gone():
     written = patched(main(), [replica(0), replica(1, disrupted=False)])
 
-    first, second = with_written(written, _SUCCEEDED, [blank(0), blank(1)])
+    first, second = read(written, [blank(0), blank(1)])
 
     assert (first.status.name, first.status.exit_code, first.status.reason) == ("worker-0", 0, "Stopped")
     assert (first.stage, first.disrupted_at, second) == ("ended", _AT, blank(1))
@@ -56,7 +63,7 @@ def test_what_is_written_stands_for_a_pod_whose_deletion_was_covered_up():
     written = patched(main(), [replica()])
     covered_up = replica(disrupted=False)
 
-    (found,) = with_written(written, _SUCCEEDED, [covered_up])
+    (found,) = read(written, [covered_up])
 
     assert found.disrupted_at == _AT
     assert to_write(written, _SUCCEEDED, [covered_up]) is None
@@ -78,24 +85,113 @@ def test_what_was_started_again_is_written_no_longer():
     written = patched(main(), [replica()])
     again = replica(disrupted=False, end=_AT + timedelta(seconds=9))
 
-    assert with_written(written, _SUCCEEDED, [again]) == [again]
-    assert to_write(written, _SUCCEEDED, [again]) == {"metadata": {"annotations": {labels.DISRUPTED: None}}}
+    assert read(written, [again]) == [again]
+    assert to_write(written, _SUCCEEDED, [again]) == {"metadata": {"uid": "u", "annotations": {labels.DISRUPTED: None}}}
 
 
 def test_what_was_written_before_a_restart_of_the_whole_job_says_nothing():
-    written = patched(main(), [replica()], ControllerStatus(restarts=1))
+    ended = {restarts: ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT, restarts=restarts) for restarts in (1, 2)}
+    written = patched(main(), [replica(attempt=1)])
 
-    assert with_written(written, ControllerStatus(restarts=2), [blank()]) == [blank()]
-    assert with_written(written, ControllerStatus(restarts=1), [blank()]) != [blank()]
+    assert read(written, [blank()], ended[2]) == [blank()]
+    assert read(written, [blank()], ended[1]) != [blank()]
+    # Elsewhere the restarts of a job are those of other replicas.
+    assert read(patched(main(), [replica()]), [blank()], ended[2]) != [blank()]
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", '{"worker-0": {}}'])
+def test_it_is_written_again_where_it_happens_again():
+    written = patched(main(), [replica(attempt=0)])
+
+    again = patched(written, [replica(attempt=1, end=_AT + timedelta(seconds=9))])
+
+    assert json.loads(again["metadata"]["annotations"][labels.DISRUPTED])["worker-0"]["attempt"] == 1
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(59, True), (60, False)])
+def test_a_controller_that_replaces_pods_has_ended_with_this_one_or_has_made_another(seconds, holds):
+    written = patched(main(), [replica()])
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT + timedelta(seconds=seconds))
+
+    assert (read(written, [blank()], ended, KINDS["pytorchjob"]) != [blank()]) == holds
+    assert read(written, [blank()], ended) != [blank()]
+
+
+def test_a_job_that_goes_on_is_read_from_its_pods_alone():
+    written = patched(main(), [replica()])
+
+    assert read(written, [blank()], ControllerStatus()) == [blank()]
+
+
+def test_a_pod_that_was_gone_before_its_end_was_seen_was_cut_short_and_does_not_unsay_what_is_written():
+    unseen = replica(code=None)
+
+    assert cut_short(main(), _SUCCEEDED, [unseen]) is unseen
+    written = patched(main(), [replica()])
+    assert to_write(written, _SUCCEEDED, [replica(code=None, end=_AT + timedelta(seconds=30))]) is None
+
+
+def test_a_replica_that_went_on_to_the_leaders_end_has_done_its_work():
+    # Both end by themselves, within the grace period of one that is to go.
+    later = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT + timedelta(seconds=20))
+    leader = replica(0, disrupted=False, end=_AT + timedelta(seconds=19))
+
+    assert cut_short(main(), later, [leader, replica(1, end=_AT + timedelta(seconds=14))]) is None
+    lost = replica(1, end=_AT + timedelta(seconds=13))
+    assert cut_short(main(), later, [leader, lost]) is lost
+
+
+@pytest.mark.parametrize(("seconds", "is_lost"), [(5, False), (6, True)])
+def test_a_replica_that_goes_as_its_job_ends_is_cleaned_up(seconds, is_lost):
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT + timedelta(seconds=seconds))
+
+    assert (cut_short(main(), ended, [blank(), replica(1)]) is not None) == is_lost
+
+
+@pytest.mark.parametrize(("ours", "at", "is_lost"), [(False, 0, False), (True, 0, True), (True, 1, False)])
+def test_a_leader_that_is_cleaned_up_after_its_jobs_end_is_not_lost(ours, at, is_lost):
+    controller = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT - timedelta(seconds=at))
+
+    found = cut_short(main(ours=ours), controller, [replica()])
+
+    assert (found is not None) == is_lost
+
+
+def test_of_a_job_that_was_suspended_and_is_complete_a_pod_that_is_gone_had_not_completed():
+    suspended = {labels.CANCELLED: "the task was killed", labels.ON_KILL: "suspend"}
+
+    assert cut_short(main(**suspended), _SUCCEEDED, [blank()]) == blank()
+    assert cut_short(main(**suspended), _SUCCEEDED, [replica(disrupted=False)]) is None
+    assert cut_short(main(**{labels.CANCELLED: "x"}), _SUCCEEDED, [blank()]) is None
+
+
+def test_what_a_job_can_do_without_is_not_written():
+    optional = main(**{labels.OPTIONAL: '["worker"]'})
+
+    written = patched(optional, [replica(0), replica(1)], ControllerStatus())
+
+    assert list(json.loads(written["metadata"]["annotations"][labels.DISRUPTED])) == ["worker-0"]
+
+
+_ENTRY = '{"worker-0": {"at": "%s", "end": {"group": "worker", "index": 0%s}}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[]",
+        '{"worker-0": {}}',
+        _ENTRY % ("2026-11-21T07:00:00Z", ""),
+        _ENTRY % ("2026-11-21T07:00:00", ', "finished_at": "2026-11-21T07:00:00Z"'),
+    ],
+)
 def test_what_cannot_be_read_says_nothing(text):
-    assert with_written(main(text), _SUCCEEDED, [blank()]) == [blank()]
+    assert read(main(text), [blank()]) == [blank()]
 
 
 def test_annotations_stay_small():
-    written = patched(main(), [replica(index) for index in range(1000)])
+    written = patched(main(), [replica(index) for index in range(1000)], ControllerStatus())
 
     text = written["metadata"]["annotations"][labels.DISRUPTED]
     assert len(json.loads(text)) == 20

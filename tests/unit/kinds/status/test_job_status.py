@@ -510,12 +510,31 @@ def test_who_was_deleted_first_is_to_blame_and_not_who_has_lost_it(asked, failed
     assert status(lost, polite("worker-1", (5, 20), asked), controller=FAILED, main=elastic).first_failed == "worker-0"
 
 
-def test_who_was_evicted_first_is_to_blame_though_it_ends_last():
-    why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
-    evicted = polite("worker-1", (5, 30), 20)
-    evicted["status"]["conditions"].append(why | {"lastTransitionTime": _text(20)})
+@pytest.mark.parametrize(("failed", "said", "culprit"), [(3600, "ValueError: no", 0), (3600, "Connection refused", 1)])
+def test_who_was_taken_away_long_before_is_to_blame_only_where_its_peer_says_so(failed, said, culprit):
+    lost = pod("exit-3", "worker-0", ran=(5, failed), message=said)
 
-    found = status(pod("exit-3", "worker-0", ran=(5, 22)), evicted, controller=FAILED)
+    for taken in (polite("worker-1", (5, 20), 10), evicted("worker-1", (5, 20), 10)):
+        assert status(lost, taken, controller=FAILED).first_failed == f"worker-{culprit}"
+
+
+def test_an_elastic_job_goes_on_without_who_was_evicted():
+    elastic = {"annotations": {labels.ELASTIC: "true"}}
+    failed = pod("exit-3", "worker-0", ran=(5, 22))
+
+    assert status(failed, evicted("worker-1", (5, 30), 20), controller=FAILED, main=elastic).first_failed == "worker-0"
+
+
+def evicted(replica, ran, asked):
+    """The pod of a training that exited with 0 when it was evicted."""
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    manifest = polite(replica, ran, asked)
+    manifest["status"]["conditions"].append(why | {"lastTransitionTime": _text(asked)})
+    return manifest
+
+
+def test_who_was_evicted_first_is_to_blame_though_it_ends_last():
+    found = status(pod("exit-3", "worker-0", ran=(5, 22)), evicted("worker-1", (5, 30), 20), controller=FAILED)
 
     assert (found.first_failed, found.reason) == ("worker-1", "EvictionByEvictionAPI")
 

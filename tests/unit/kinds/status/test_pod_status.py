@@ -140,6 +140,21 @@ def test_a_training_that_exits_with_0_when_its_pod_is_deleted_is_not_complete(de
     assert not state.status.failed
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('{"trainer_function": "train", "value": 1}', "Completed"),
+        ('{"trainer_function": "train", "error": "it has left by sys.exit()"}', "Stopped"),
+        ('{"loss": 1}', "Stopped"),
+    ],
+)
+def test_a_function_that_returns_in_its_grace_period_is_complete(message, reason):
+    manifest = _terminated("succeeded", message=message)
+    manifest["metadata"] |= _ASKED
+
+    assert replica_status(manifest, "worker", 0, 0).reason == reason
+
+
 @pytest.mark.parametrize(("since", "reason"), [("45", "EvictionByEvictionAPI"), ("46", "Completed")])
 def test_a_training_that_exits_with_0_when_it_is_evicted_is_not_complete(since, reason):
     manifest = _terminated("succeeded", finishedAt="2026-11-21T06:57:45Z")
