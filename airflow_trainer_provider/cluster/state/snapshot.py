@@ -87,7 +87,7 @@ class Snapshot:
         if job.annotation(labels.CANCELLED) is not None or not is_of_interest:
             return None
         replicas = read_replicas(job.kind, job.main, self.pods, self.gone, job.groups, ranked=False)
-        return to_write(job.main, job.kind.read(job.main, self.children), replicas)
+        return to_write(job.main, job.kind.read(job.main, self.children), replicas, self.status().first_failed)
 
     def mask(self) -> Mask:
         """The mask for the secrets in the specs of the job's pods."""

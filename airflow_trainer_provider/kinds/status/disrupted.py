@@ -65,25 +65,32 @@ def with_written(
     ]
 
 
-def to_write(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> Manifest | None:
+def to_write(
+    main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState], first_failed: str | None
+) -> Manifest | None:
     """The merge patch that writes down who was disrupted, and has not been started again; None where that stands there.
 
     :param main: the main object.
     :param controller: what its controller says.
     :param replicas: as the pods have them.
+    :param first_failed: the replica that failed first, of a job that has failed: the others went with it.
     """
     written = _written(main)
     known = {replica.status.name: replica for replica in replicas}
     wanted = {name: each for name, each in written.items() if name in known and _is_end_of(each, known[name])}
     for replica in _lost(main, controller, replicas):
-        if replica.newest and replica.status.finished_at and len(wanted) < _MOST_WRITTEN:
-            end = _End.model_validate(replica.status.model_dump())
-            entry = _Written(at=_disrupted_at(replica), attempt=replica.attempt, end=end)
-            wanted.setdefault(replica.status.name, entry)
+        is_of_interest = controller.phase is not JobPhase.FAILED or replica.status.name == first_failed
+        if is_of_interest and len(wanted) < _MOST_WRITTEN:
+            wanted.setdefault(replica.status.name, _entry(replica))
     if wanted == written:
         return None
     text = _WRITTEN.dump_json(wanted, exclude_none=True).decode() if wanted else None
     return {"metadata": {"uid": main["metadata"]["uid"], "annotations": {labels.DISRUPTED: text}}}
+
+
+def _entry(replica: ReplicaState) -> _Written:
+    end = _End.model_validate(replica.status.model_dump())
+    return _Written(at=_disrupted_at(replica), attempt=replica.attempt, end=end)
 
 
 def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> ReplicaState | None:
@@ -117,7 +124,7 @@ def _came_before_the_end(
     replica: ReplicaState, leader: ReplicaState, controller: ControllerStatus, *, is_ours: bool
 ) -> bool:
     """Whether it was taken away before its job was complete, and not to clean up after that."""
-    if controller.finished_at is None:
+    if controller.finished_at is None or controller.phase is not JobPhase.SUCCEEDED:
         return True
     if replica is leader:
         at = _disrupted_at(replica)
@@ -174,8 +181,13 @@ def _holds(written: _Written, kind: Kind, controller: ControllerStatus, replica:
         return written.attempt == controller.restarts
     if replica.newest is None and kind.replaces_pods:
         # Its next pod may have come and gone, unless the job ended with this one.
-        return controller.finished_at is not None and controller.finished_at < written.end.finished_at + _SEEN_WITHIN
+        return _ended_by(written.end.finished_at + _SEEN_WITHIN, controller)
     return True
+
+
+def _ended_by(time: datetime, controller: ControllerStatus) -> bool:
+    # Controllers do not note when a job has failed.
+    return controller.phase is JobPhase.FAILED if controller.finished_at is None else controller.finished_at < time
 
 
 def _is_end_of(written: _Written, replica: ReplicaState) -> bool:

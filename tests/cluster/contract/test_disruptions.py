@@ -135,8 +135,9 @@ def _failed_of_its_disruption(status, handle, how, replica):
 
 def _pod_of(contract, handle, replica):
     group, index = replica.rsplit("-", 1)
-    pods = contract.case.pods(handle)
-    return next(pod for pod in pods if f"-{group}-{index}" in pod or f"-node-0-{index}-" in pod or len(pods) == 1)
+    # The pods of a TrainJob are those of its step "node", and the launcher's has no index.
+    names = ["-launcher-"] if group == "launcher" else [f"-{group}-{index}", f"-node-0-{index}-"]
+    return next(pod for pod in contract.case.pods(handle) if any(name in pod for name in names))
 
 
 async def _read_later(contract, handle):

@@ -44,7 +44,7 @@ def read(written, replicas, controller=_SUCCEEDED, kind=KINDS["native"]):
 
 def patched(before, replicas, controller=_SUCCEEDED):
     """The main object after the patch; None where there is none."""
-    patch = to_write(before, controller, replicas)
+    patch = to_write(before, controller, replicas, None)
     return patch and main(patch["metadata"]["annotations"][labels.DISRUPTED])
 
 
@@ -66,19 +66,19 @@ def test_what_is_written_stands_for_a_pod_whose_deletion_was_covered_up():
     (found,) = read(written, [covered_up])
 
     assert found.disrupted_at == _AT
-    assert to_write(written, _SUCCEEDED, [covered_up]) is None
+    assert to_write(written, _SUCCEEDED, [covered_up], None) is None
 
 
 def test_it_is_written_once():
     written = patched(main(), [replica()])
 
-    assert to_write(written, _SUCCEEDED, [replica()]) is None
-    assert to_write(written, _SUCCEEDED, [blank()]) is None
+    assert to_write(written, _SUCCEEDED, [replica()], None) is None
+    assert to_write(written, _SUCCEEDED, [blank()], None) is None
 
 
 @pytest.mark.parametrize("end", [replica(code=1), replica(disrupted=False)])
 def test_what_the_controller_knows_is_not_written(end):
-    assert to_write(main(), _SUCCEEDED, [end]) is None
+    assert to_write(main(), _SUCCEEDED, [end], None) is None
 
 
 def test_what_was_started_again_is_written_no_longer():
@@ -86,7 +86,8 @@ def test_what_was_started_again_is_written_no_longer():
     again = replica(disrupted=False, end=_AT + timedelta(seconds=9))
 
     assert read(written, [again]) == [again]
-    assert to_write(written, _SUCCEEDED, [again]) == {"metadata": {"uid": "u", "annotations": {labels.DISRUPTED: None}}}
+    patch = to_write(written, _SUCCEEDED, [again], None)
+    assert patch == {"metadata": {"uid": "u", "annotations": {labels.DISRUPTED: None}}}
 
 
 def test_what_was_written_before_a_restart_of_the_whole_job_says_nothing():
@@ -114,6 +115,8 @@ def test_a_controller_that_replaces_pods_has_ended_with_this_one_or_has_made_ano
 
     assert (read(written, [blank()], ended, KINDS["pytorchjob"]) != [blank()]) == holds
     assert read(written, [blank()], ended) != [blank()]
+    failed = ControllerStatus(JobPhase.FAILED)
+    assert read(written, [blank()], failed, KINDS["pytorchjob"]) != [blank()]
 
 
 def test_a_job_that_goes_on_is_read_from_its_pods_alone():
@@ -127,7 +130,7 @@ def test_a_pod_that_was_gone_before_its_end_was_seen_was_cut_short_and_does_not_
 
     assert cut_short(main(), _SUCCEEDED, [unseen]) is unseen
     written = patched(main(), [replica()])
-    assert to_write(written, _SUCCEEDED, [replica(code=None, end=_AT + timedelta(seconds=30))]) is None
+    assert to_write(written, _SUCCEEDED, [replica(code=None, end=_AT + timedelta(seconds=30))], None) is None
 
 
 def test_a_replica_that_went_on_to_the_leaders_end_has_done_its_work():
@@ -162,6 +165,15 @@ def test_of_a_job_that_was_suspended_and_is_complete_a_pod_that_is_gone_had_not_
     assert cut_short(main(**suspended), _SUCCEEDED, [blank()]) == blank()
     assert cut_short(main(**suspended), _SUCCEEDED, [replica(disrupted=False)]) is None
     assert cut_short(main(**{labels.CANCELLED: "x"}), _SUCCEEDED, [blank()]) is None
+
+
+def test_of_a_job_that_has_failed_who_failed_first_is_written():
+    failed = ControllerStatus(JobPhase.FAILED, finished_at=_AT)
+
+    patch = to_write(main(), failed, [replica(0), replica(1)], "worker-1")
+
+    assert list(json.loads(patch["metadata"]["annotations"][labels.DISRUPTED])) == ["worker-1"]
+    assert to_write(main(), failed, [replica(0), replica(1)], None) is None
 
 
 def test_what_a_job_can_do_without_is_not_written():
