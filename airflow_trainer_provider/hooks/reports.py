@@ -14,6 +14,7 @@ from airflow_trainer_provider.hooks.task import place_of
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.progress.reporter import Reporter, Values
+from airflow_trainer_provider.text.storable import storable
 
 
 @dataclass(frozen=True)
@@ -63,4 +64,4 @@ class Reports:
         # for the view has only Airflow's database. They are of bounded size.
         check_api_server()
         for key, value in values.items():
-            BaseXCom.set(key=key, value=masked(value), **place_of(self.identity))
+            BaseXCom.set(key=key, value=storable(masked(value)), **place_of(self.identity))

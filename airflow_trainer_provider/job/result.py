@@ -14,6 +14,7 @@ from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.progress.tracker import Tracker
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.text.mask import Mask
+from airflow_trainer_provider.text.storable import storable, storable_text, why_not_storable
 
 #: Where rank 0 writes its result.
 RESULT_PATH_VARIABLE = "TRAINER_RESULT_PATH"
@@ -86,9 +87,14 @@ def read_result(content: bytes | None) -> Result:
         value = json.loads(content, parse_constant=_reject_constant, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         return Result(error=f"the result is not JSON: {error}. Write it with json.dump().")
+    function, why_missing = None, None
     if isinstance(value, dict) and isinstance(value.get(RETURNED_BY), str):
-        return Result(value.get("value"), value.get("error"), value[RETURNED_BY])
-    return Result(value)
+        function, why_missing = storable_text(value[RETURNED_BY]), storable(value.get("error"))
+        value = value.get("value")
+    problem = why_not_storable(value)
+    if problem:
+        return Result(error=f"the result {problem}. Write it in another form, or to storage.", function=function)
+    return Result(value, why_missing, function)
 
 
 def no_value(function: str, why: str) -> bytes:
@@ -118,17 +124,17 @@ def summarize(
         "backend": handle.backend,
         "framework": handle.framework,
         "phase": status.phase.value,
-        "metrics": {**_reported(status, tracker), **_metrics(result.value)},
+        "metrics": storable({**_reported(status, tracker), **_metrics(result.value)}),
         "result": result.value,
         **({RESULT_BYTES: len(content)} if content and len(content) > RESULT_LIMIT_BYTES and not result.error else {}),
         **({"function": result.function} if result.function else {}),
         **status.model_dump(mode="json", exclude={"phase", "message", "first_failed", "replicas"}),
         **durations(status),
-        "replicas": [replica.model_dump(mode="json") for replica in status.replicas],
+        "replicas": storable([replica.model_dump(mode="json") for replica in status.replicas]),
     }
     return (
         summary
-        | ({"progress": progress} if progress else {})
+        | ({"progress": storable(progress)} if progress else {})
         | ({"result_error": result.error} if result.error else {})
     )
 
@@ -147,7 +153,7 @@ def failed_figures(status: JobStatus, tracker: Tracker | None = None) -> dict[st
     :param status: its last status.
     :param tracker: of the job's progress; None where that was not followed.
     """
-    return {"restarts": status.restarts, "metrics": _reported(status, tracker), **durations(status)}
+    return {"restarts": status.restarts, "metrics": storable(_reported(status, tracker)), **durations(status)}
 
 
 def durations(status: JobStatus) -> dict[str, float | None]:

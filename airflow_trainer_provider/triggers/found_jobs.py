@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_trainer_provider.triggers.payload import Payload
+from airflow_trainer_provider.triggers.payload import event_of
 
 
 class FoundJobsTrigger(BaseTrigger):
@@ -59,6 +59,7 @@ class FoundJobsTrigger(BaseTrigger):
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.backend import Wanted
+        from airflow_trainer_provider.text.redaction import redacted_text
         from airflow_trainer_provider.triggers.firing import ready_to_fire
 
         begun = time.monotonic()
@@ -73,8 +74,11 @@ class FoundJobsTrigger(BaseTrigger):
             event = {"end": "timed out", "message": jobs.late() if jobs else str(error)}
         except TrainJobError as error:
             event = {"end": "error", "message": str(error), "retryable": error.retryable}
+        except Exception as error:
+            self.log.exception("The wait for training jobs has failed")
+            event = {"end": "error", "message": redacted_text(f"{type(error).__name__}: {error}"), "retryable": True}
         await ready_to_fire(self, begun)
-        yield TriggerEvent(Payload(event))  # type: ignore[no-untyped-call]
+        yield event_of(event)
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)

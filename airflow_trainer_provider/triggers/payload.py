@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 from typing import Any
+
+from airflow.triggers.base import TriggerEvent
+
+from airflow_trainer_provider.text.storable import storable
 
 _LONGEST = 8192
 
@@ -15,3 +20,11 @@ class Payload(dict[str, Any]):
         """The text; of a long one the first keys and parts of their values."""
         text = super().__repr__()
         return text if len(text) <= _LONGEST else reprlib.repr(dict(self))
+
+
+def event_of(values: Mapping[str, Any]) -> TriggerEvent:
+    """The event of a trigger. One that cannot be stored would end the triggerer, and each that starts after it.
+
+    :param values: JSON values; what cannot be stored of them is replaced.
+    """
+    return TriggerEvent(Payload(storable(dict(values))))  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_trainer_provider.timeouts import with_timeout
-from airflow_trainer_provider.triggers.payload import Payload
+from airflow_trainer_provider.triggers.payload import event_of
 
 if TYPE_CHECKING:
     from airflow_trainer_provider.hooks.reports import Reports
@@ -98,7 +98,7 @@ class TrainJobTrigger(BaseTrigger):
             # By a triggerer that stops, or whose trigger was taken from it: only Airflow's database knows.
             self._is_cancelled = True
             raise
-        yield TriggerEvent(Payload({**event, "kwargs": self._kwargs()}))  # type: ignore[no-untyped-call]
+        yield event_of({**event, "kwargs": self._kwargs()})
 
     def _kwargs(self) -> dict[str, Any]:
         memory = {"more_memory": self.more_memory} if self.more_memory else {}

@@ -34,6 +34,22 @@ def test_functions_that_are_mapped_and_deferred_return_their_values(airflow):
     assert airflow.xcom("train_function", run, "add_up") == {"sum": 30, "texts": ["train_function"] * 2}
 
 
+def test_what_no_database_keeps_ends_as_its_training_did(airflow):
+    run = airflow.trigger_dag("train_odd", {})
+
+    assert airflow.wait_for_run("train_odd", run) == "failed"
+    for how in ("waiting", "deferred"):
+        found = [airflow.xcom("train_odd", run, f"succeeds_{how}", map_index=index) for index in range(4)]
+        problems = ["U+0000", "U+D800", "'__classname__'", "50 levels"]
+        assert all(problem in each["result_error"] for problem, each in zip(problems, found, strict=True)), found
+        failure = airflow.xcom("train_odd", run, f"fails_{how}", "failure")
+        assert failure["traceback"][-1].startswith("ValueError: a"), failure
+        assert failure["kind"] == "user"
+    # The triggerer lives: it fires others.
+    run = airflow.trigger_dag("train_function", {})
+    assert airflow.wait_for_run("train_function", run) == "success"
+
+
 def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
     run = airflow.trigger_dag(dag_id, {"folder": str(folder)})
     folder.wait_for_training()

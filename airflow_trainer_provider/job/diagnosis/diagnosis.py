@@ -20,6 +20,7 @@ from airflow_trainer_provider.job.diagnosis.last_words import last_words
 from airflow_trainer_provider.job.plan.framework import Framework
 from airflow_trainer_provider.job.status import JobStatus, ReplicaStatus
 from airflow_trainer_provider.text.redaction import redacted_lines
+from airflow_trainer_provider.text.storable import storable
 
 _TRACEBACK = "Traceback (most recent call last):"
 #: How a traceback begins, after a launcher's tag such as "[rank1]: ". A syntax error in the script itself has no
@@ -85,7 +86,7 @@ class Diagnosis:
 
     def to_xcom(self) -> dict[str, Any]:
         """As JSON values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return {name: storable(value) for name, value in vars(self).items()}
 
 
 def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[str], shown_lines: int = 30) -> Diagnosis:

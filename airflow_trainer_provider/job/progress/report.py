@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_trainer_provider.spec.running.metrics import STEP, TOTAL_STEPS, compiled, is_metric_name
 from airflow_trainer_provider.text.numbers import NOT_FINITE
+from airflow_trainer_provider.text.storable import storable_text
 from airflow_trainer_provider.training.progress import KEY, MOST_CHARACTERS, MOST_METRICS, MOST_STEPS
 
 #: What a line has to contain to be looked at more closely.
@@ -141,7 +142,7 @@ def _checkpoint(name: str, value: Mapping[str, Any]) -> Mapping[str, Any] | None
     path = found.get("path")
     if path is not None and not isinstance(path, str):
         raise Malformed("the path of a checkpoint has to be text")
-    return {"step": whole_steps(f"{name}.step", found.get("step")), "path": path and path[:_MOST_PATH]}
+    return {"step": whole_steps(f"{name}.step", found.get("step")), "path": path and storable_text(path[:_MOST_PATH])}
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

@@ -43,6 +43,10 @@ def test_a_result_is_any_json_and_an_empty_one_is_none(content, result):
         (b'{"a": 18446744073709551616}', "18446744073709551616 is too large a number"),
         (b"-9223372036854775809", "-9223372036854775809 is too large a number"),
         (b"[" * 4000, "not JSON"),
+        (b'"a\\u0000b"', "the result has the character U+0000, which databases do not store. Write it in another form"),
+        (b'{"a": "\\ud800"}', "the result has the character U+D800"),
+        (b'{"__classname__": "x"}', "the result has the key '__classname__'"),
+        (b"[" * 51 + b"]" * 51, "the result has more than 50 levels"),
         (
             b"1" * (RESULT_LIMIT_BYTES + 1),
             "more than 4095 bytes, which are the most that are kept. Write large results",
