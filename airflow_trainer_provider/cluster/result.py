@@ -17,6 +17,7 @@ from airflow_trainer_provider.functions.frames import Framed, Frames
 from airflow_trainer_provider.functions.runner import FRAME
 from airflow_trainer_provider.job.result import masked_result, read_result
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.containers import status_of
 
 #: How many lines other processes of the container may have written behind those of the value, before all is read.
 _OTHER_LINES = 1000
@@ -35,19 +36,20 @@ async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes |
     # Rank 0 need not be in the first replica: the rendezvous of an elastic job assigns the ranks again.
     for replica in snapshot.status().replicas:
         for pod in reversed(snapshot.pods_of(replica.name)):
-            message = (_termination_message(pod) or "").encode()
+            container = snapshot.container_of(pod)
+            message = (_termination_message(pod, container) or "").encode()
             # The script of a job created outside Airflow may leave there what it likes, a result or not.
             if message and (is_rendered(snapshot.job.main) or read_result(message).error is None):
                 framed = Framed.parse(message)
                 if framed is None:
                     return masked_result(message, snapshot.mask())
-                content = await _value(client, pod, framed, seen)
+                content = await _value(client, pod, container, framed, seen)
                 # Of a large value it takes a part of a second, in which all others would wait.
                 return await asyncio.to_thread(masked_result, content, snapshot.mask())
     return None
 
 
-async def _value(client: Client, pod: Manifest, framed: Framed, seen: Frames) -> bytes:
+async def _value(client: Client, pod: Manifest, container: str, framed: Framed, seen: Frames) -> bytes:
     """The value that lines of a pod's log are; or why it cannot be had, for the job's summary.
 
     The log that was followed has also what the kubelet has put away since; the log as it is now, what was not followed.
@@ -59,7 +61,7 @@ async def _value(client: Client, pod: Manifest, framed: Framed, seen: Frames) ->
         if attempt:
             await asyncio.sleep(_AGAIN_SECONDS)
         try:
-            read.take(await _lines(client, pod, framed, tail_lines))
+            read.take(await _lines(client, pod, container, framed, tail_lines))
         except ApiError as error:
             # An outage: the next try finds the job, and its log.
             if is_transient(error) or is_refusal(error):
@@ -73,12 +75,12 @@ async def _value(client: Client, pod: Manifest, framed: Framed, seen: Frames) ->
     return read.problem(framed, where)
 
 
-async def _lines(client: Client, pod: Manifest, framed: Framed, tail_lines: int | None) -> list[str]:
+async def _lines(client: Client, pod: Manifest, container: str, framed: Framed, tail_lines: int | None) -> list[str]:
     """The lines of a value, among the last ones of a log.
 
     :param tail_lines: how many are read; None for all.
     """
-    metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
+    metadata = pod["metadata"]
     mark, pace = f"{FRAME} {framed.sha256[:8]} ".encode(), Pace.here()
 
     async def read() -> list[str]:
@@ -96,11 +98,7 @@ async def _lines(client: Client, pod: Manifest, framed: Framed, tail_lines: int 
     return await client.repeat(read)
 
 
-def _termination_message(pod: Manifest) -> str | None:
+def _termination_message(pod: Manifest, container: str) -> str | None:
     """What the training's container wrote to its result, where it succeeded."""
-    container = pod["spec"]["containers"][0]["name"]
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        terminated = status.get("state", {}).get("terminated") or {}
-        if status["name"] == container and terminated.get("exitCode") == 0:
-            return terminated.get("message") or None
-    return None
+    terminated = (status_of(pod, container).get("state") or {}).get("terminated") or {}
+    return (terminated.get("message") or None) if terminated.get("exitCode") == 0 else None

@@ -63,17 +63,16 @@ async def _present_lines(
     """What there is now, without what is written later."""
     for name in names:
         for pod in snapshot.pods_of(name):
-            async for block in _pod_lines(cluster, pod, name, cursor, selection):
+            async for block in _pod_lines(cluster, pod, snapshot.container_of(pod), name, cursor, selection):
                 yield block
 
 
 async def _pod_lines(
-    cluster: Cluster, pod: Manifest, replica: str, cursor: LogCursor, selection: LogSelection
+    cluster: Cluster, pod: Manifest, training: str, replica: str, cursor: LogCursor, selection: LogSelection
 ) -> AsyncGenerator[LogBlock, None]:
     spec, name = pod["spec"], pod["metadata"]["name"]
-    first = spec["containers"][0]["name"]
     for container in [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]:
-        label = replica if container == first else f"{replica}/{container}"
+        label = replica if container == training else f"{replica}/{container}"
         # The last ones are known at the end: lines of a function's value may be among them.
         last: deque[str] = deque(maxlen=selection.tail)
         try:

@@ -84,6 +84,8 @@ class Kind:
     :param read: (main object, child objects) -> what they say of the job.
     :param groups: main object -> how many replicas of each group, in the order of their ranks.
     :param replica_ref: (pod, main object) -> the replica that the pod is; None where it is none.
+    :param container: (main object, group) -> the name of the training's container in the group's pods; None where no
+        name is its own.
     :param pod_label: the label by which pods of the job are found; its value is the job's name.
     :param suspend: whether -> the merge patch that stops the job, or lets it go on.
     :param suspend_children: whether that patch is for each of the children, not for the main object.
@@ -112,6 +114,7 @@ class Kind:
     read: Callable[[Manifest, Sequence[Manifest]], ControllerStatus]
     groups: Callable[[Manifest], Mapping[str, int]]
     replica_ref: Callable[[Manifest, Manifest], ReplicaRef | None]
+    container: Callable[[Manifest, str], str | None]
     pod_label: str
     suspend: Callable[[bool], Manifest]
     suspend_children: bool = False

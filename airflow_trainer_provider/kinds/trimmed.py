@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.kinds.objects.pod_secrets import SECRETS, pod_secrets
 
 #: Half of an object, and copies of it, and where readers of logs are.
@@ -54,7 +56,11 @@ def _spec(value: Any) -> Any:
         return _shared(value)
     if isinstance(value.get("containers"), list):
         return _pod_spec(value)
-    return {sys.intern(name): _spec(each) for name, each in value.items() if not _is_left_out(name, each)}
+    return {
+        sys.intern(name): _template(default_container(each)) if _is_pod_template(name, each) else _spec(each)
+        for name, each in value.items()
+        if name not in _SPEC
+    }
 
 
 def _pod_spec(value: Manifest) -> Manifest:
@@ -68,12 +74,14 @@ def _pod_spec(value: Manifest) -> Manifest:
     return kept
 
 
-def _is_left_out(name: str, value: Any) -> bool:
-    return name in _SPEC or (name == "template" and _is_pod_template(value))
+def _is_pod_template(name: str, value: Any) -> bool:
+    return name == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {})
 
 
-def _is_pod_template(value: Any) -> bool:
-    return isinstance(value, dict) and "containers" in (value.get("spec") or {})
+@lru_cache(maxsize=1024)
+def _template(container: str | None) -> Manifest:
+    """What is kept of a pod template, one object for all jobs: the container that its pods are there for."""
+    return {"spec": {"containers": [{"name": container}] if container else []}}
 
 
 def _status(value: Any) -> Any:

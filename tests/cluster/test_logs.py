@@ -15,6 +15,7 @@ from airflow_trainer_provider.cluster.logs.cursor import LogCursor
 from airflow_trainer_provider.cluster.logs.job_logs import Logs, lines_of, tail
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.kinds.base import PODS
+from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.cluster.proxy import FaultProxy
 
@@ -57,7 +58,8 @@ class Job:
         self.ended = asyncio.Event()
 
     def source(self):
-        logs = Logs(self.client, self.pods, self.replica_of, LogCursor(self.cursor.text()), **self.options)
+        cursor = LogCursor(self.cursor.text())
+        logs = Logs(self.client, self.pods, self.replica_of, default_container, cursor, **self.options)
         self.cursor = logs._cursor
         return lines_of(logs.blocks(self.ended))
 

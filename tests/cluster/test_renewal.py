@@ -18,6 +18,7 @@ from airflow_trainer_provider.cluster.logs.cursor import LogCursor
 from airflow_trainer_provider.cluster.logs.job_logs import Logs
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import CONFIG_MAPS, PODS
+from airflow_trainer_provider.kinds.objects.pod import default_container
 from tests.cluster.account import make_account, revocable_token, with_token
 
 IMAGE = "trainer.test/tiny:test"
@@ -100,7 +101,7 @@ class Following:
     async def log(self):
         watch = self.cluster.watches.of(PODS, self.namespace, "job", by_label("job"))
         with watch.subscribe("logged") as pods:
-            logs = Logs(self.cluster.client, pods, lambda _: "worker-0", LogCursor())
+            logs = Logs(self.cluster.client, pods, lambda _: "worker-0", default_container, LogCursor())
             async for block in logs.blocks(asyncio.Event()):
                 self.lines += block.texts
 

@@ -187,9 +187,13 @@ class FakeKubernetes(Faults):
         """Have a pod go, as the kubelet does once its containers have ended."""
         self.objects.end_pod(("pods", NAMESPACE, name))
 
-    def write_log(self, pod: Manifest, *texts: str) -> None:
-        """Have the first container of a pod write lines."""
-        self._rest.logs.write(pod["metadata"]["uid"], pod["spec"]["containers"][0]["name"], *texts)
+    def write_log(self, pod: Manifest, *texts: str, container: str | None = None) -> None:
+        """Have a container of a pod write lines; None for the first."""
+        self._rest.logs.write(pod["metadata"]["uid"], container or pod["spec"]["containers"][0]["name"], *texts)
+
+    def remove_containers(self, pod: Manifest) -> None:
+        """Have the kubelet remove the containers of a pod that stays, with their logs."""
+        self._rest.logs.remove(pod["metadata"]["uid"])
 
     def rotate_log(self, pod: Manifest) -> None:
         """Have the kubelet begin a new file for the log of the first container of a pod."""

@@ -25,6 +25,7 @@ class PodLogs:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._lines: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
+        self._removed: set[str] = set()
 
     def write(self, uid: str, container: str, *texts: str) -> None:
         """Have a container write lines, a tenth of a second apart.
@@ -42,6 +43,13 @@ class PodLogs:
         """
         self._lines[uid, container] = []
 
+    def remove(self, uid: str) -> None:
+        """Remove the containers of a pod, as the kubelet does with one that it evicts.
+
+        :param uid: of the pod.
+        """
+        self._removed.add(uid)
+
     async def serve(self, request: web.BaseRequest, key: Key) -> web.StreamResponse:
         """Answer a request for the log of one container."""
         pod, query = self._objects.get(key), request.query
@@ -55,6 +63,9 @@ class PodLogs:
         sent = max(0, len(lines) - int(query["tailLines"])) if "tailLines" in query else 0
         response = web.StreamResponse()
         await response.prepare(request)
+        if pod["metadata"]["uid"] in self._removed:
+            await response.write(b"unable to retrieve container logs for containerd://c")
+            return response
         while True:
             runs = "running" in _state(self._objects.all.get(key, {}), container)
             new, sent = lines[sent:], len(lines)

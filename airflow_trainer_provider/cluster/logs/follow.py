@@ -20,8 +20,10 @@ from airflow_trainer_provider.cluster.state.watcher import pods_watch
 from airflow_trainer_provider.errors import ApiError, TrainJobError
 from airflow_trainer_provider.functions.frames import Frames
 from airflow_trainer_provider.job.backend import LogBlock
+from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.kinds.status.containers import failed_container_of
 from airflow_trainer_provider.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
@@ -78,11 +80,12 @@ class JobLogs:
         watch = pods_watch(self._cluster, self._job.kind, self._job.namespace)
         try:
             with watch.subscribe(self._job.name) as pods:
-                replica_of = Snapshot(self._job).replica_of
+                snapshot = Snapshot(self._job)
                 self._logs = Logs(
                     self._cluster.client,
                     pods,
-                    replica_of,
+                    snapshot.replica_of,
+                    snapshot.container_of,
                     self._cursor,
                     replicas=self._replicas,
                     tracked=self._tracked,
@@ -102,21 +105,30 @@ class JobLogs:
                 log.warning("The log cursor of %s was not saved in time", self._job.name)
 
     async def tail(self, snapshot: Snapshot, replica: str, lines: int) -> list[str]:
-        """The last lines of a replica: from its pod, and where that is gone, what was read of it here.
+        """The last lines of a replica, of the container that has failed: from its pod, and where that has no log any
+        more, what was read of it here.
 
         :param snapshot: the job, as it was seen last.
         """
-        for pod in reversed(snapshot.pods_of(replica)):
-            metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
-            try:
-                found = await tail(self._cluster.client, metadata["namespace"], metadata["name"], container, lines)
-            except ApiError as error:
-                log.debug("No last lines of %s: %s", metadata["name"], error)
-                continue
+        pods = snapshot.pods_of(replica)
+        for at in reversed(range(len(pods))):
+            found = await self._tail_of(pods[at], snapshot.container_of(pods[at]), replica, lines, at == len(pods) - 1)
             if found:
-                mask = pods_mask([pod])
+                mask = pods_mask([pods[at]])
                 return [mask.text(line) for line in found]
         return self._logs.tail(replica, lines) if self._logs else []
+
+    async def _tail_of(self, pod: Manifest, training: str, replica: str, lines: int, is_newest: bool) -> list[str]:
+        """The last lines of a pod."""
+        metadata, container = pod["metadata"], failed_container_of(pod, training)
+        try:
+            return await tail(self._cluster.client, metadata["namespace"], metadata["name"], container, lines)
+        except ApiError as error:
+            log.debug("No last lines of %s: %s", metadata["name"], error)
+        if not is_newest or self._logs is None:
+            return []
+        # What was read last is of the newest pod.
+        return self._logs.tail(replica if container == training else f"{replica}/{container}", lines)
 
     def _is_saving(self) -> bool:
         return self._saving is not None and not self._saving.done()

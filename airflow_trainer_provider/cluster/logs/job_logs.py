@@ -79,12 +79,13 @@ class Logs:
     """The logs of one job's replicas. Each container that runs is followed over one HTTP connection of its own.
 
     A container's lines come in the order in which it wrote them; successive pods of a replica follow each other;
-    replicas mix as their lines arrive. The lines of the training's container, a pod's first, are named after the
-    replica; those of any other ``<replica>/<container>``.
+    replicas mix as their lines arrive. The lines of the training's container are named after the replica; those of any
+    other ``<replica>/<container>``.
 
     :param client: of the cluster.
     :param pods: the job's pods; a subscription of its own.
     :param replica_of: pod -> the name of the replica that it is; None where it is none.
+    :param container_of: pod -> the name of the training's container.
     :param cursor: what has been emitted; kept up to date as lines go out.
     :param replicas: only these; None for all.
     :param limit_bytes: how much of each container's log is shown as it comes. Of a log that grows beyond it the last
@@ -99,6 +100,7 @@ class Logs:
         client: Client,
         pods: Subscription,
         replica_of: Callable[[Manifest], str | None],
+        container_of: Callable[[Manifest], str],
         cursor: LogCursor,
         *,
         replicas: Collection[str] | None = None,
@@ -109,6 +111,7 @@ class Logs:
         self._client = client
         self._subscription = pods
         self._replica_of = replica_of
+        self._container_of = container_of
         self._cursor = cursor
         self._replicas = replicas
         self._limit = limit_bytes
@@ -224,10 +227,10 @@ class Logs:
         replica = self._replica_of(manifest)
         if replica is None or (self._replicas is not None and replica not in self._replicas):
             return
-        spec = manifest["spec"]
+        spec, training = manifest["spec"], self._container_of(manifest)
         containers = [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]
         for container in containers:
-            name = replica if container == spec["containers"][0]["name"] else f"{replica}/{container}"
+            name = replica if container == training else f"{replica}/{container}"
             reader = ContainerLog(
                 self._client,
                 pod,
@@ -369,6 +372,10 @@ async def tail(
     """
     stream = client.logs(namespace, pod, container, tail_lines=lines + MOST_LINES, previous=previous)
     async with aclosing(stream):
-        found = [shorten(plain(split_time(line)[1])) async for line in stream]
+        read = [split_time(line) async for line in stream]
+    if read and read[0][0] is None:
+        # The kubelet has begun its answer, and finds no log.
+        raise ApiError(read[0][1].decode("utf-8", "replace"))
+    found = [shorten(plain(text)) for _, text in read]
     shown = [line for line in found if not is_frame(line)]
     return shown[max(0, len(shown) - lines) :]

@@ -19,6 +19,7 @@ from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
+from airflow_trainer_provider.kinds.status.containers import training_container_of
 from airflow_trainer_provider.kinds.status.disrupted import to_write
 from airflow_trainer_provider.kinds.status.job_status import job_status
 from airflow_trainer_provider.kinds.status.replicas import read_replicas
@@ -102,6 +103,10 @@ class Snapshot:
         """A replica's pods, the newest last; those that are gone before those that are there."""
         found = [pod for pod in (*self.gone, *self.pods) if self.replica_of(pod) == replica]
         return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def container_of(self, pod: Manifest) -> str:
+        """The name of the training's container in a pod."""
+        return training_container_of(self.job.kind, self.job.main, pod)
 
     def replica_of(self, pod: Manifest) -> str | None:
         """The name of the replica that a pod is; None where it is none."""

@@ -13,6 +13,8 @@ FailureKind = Literal["memory", "disk", "infrastructure", "image", "user", "reje
 
 #: Stands before the reason of an init container.
 INIT = "Init:"
+#: Stands before the reason of a container beside the training's that has failed their pod.
+SIDECAR = "Sidecar:"
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 #: The reason of a local job's attempt whose files cannot be written.
@@ -82,6 +84,11 @@ _PREPARATION = Cause(
 _CONTAINER = Cause(
     way_out="Correct what the message names: a mount, a device or a security setting of pod or pod_template.",
     kind="rejected",
+)
+_SIDECAR = Cause(
+    way_out="Correct the container that the message names: in pod_template, or where it is added to the pods. As an "
+    "init container with restartPolicy Always it would not fail them.",
+    kind="user",
 )
 _SHARED_MEMORY = Cause(
     way_out="Give each replica more shared memory, with resources_per_node.shared_memory: 'auto' or a size; or start "
@@ -220,6 +227,8 @@ def cause_of(reason: str | None, message: str | None = None) -> Cause:
     :param message: what was said with it.
     """
     word = (reason or "").removeprefix(INIT)
+    if word.startswith(SIDECAR):
+        return _SIDECAR
     for reasons, pattern, cause in _BY_MESSAGE:
         if word in reasons and pattern.search(message or ""):
             return cause

@@ -9,6 +9,8 @@ from typing import Any
 
 from airflow_trainer_provider.job.diagnosis.causes import (
     BY_ITSELF,
+    INIT,
+    SIDECAR,
     Cause,
     FailureKind,
     RetryCanHelp,
@@ -105,15 +107,14 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
     if not log and culprit.reason in BY_ITSELF:
         # Kubernetes keeps the end of it in the pod's status.
         log = (culprit.message or "").splitlines()
-    # No error of its own ends a process by SIGKILL, or with 0: a traceback that it logged before is not the reason.
-    traceback = () if culprit.signal == "SIGKILL" or culprit.exit_code == 0 else _traceback(log, framework)
+    traceback = _traceback(log, framework) if _may_have_raised(culprit) else ()
     rank = _rank(culprit, framework, log)
     cause = _cause(culprit, traceback, log)
     return Diagnosis(
         job=job,
         phase=status.phase.value,
         reason=culprit.reason or "Error",
-        message=_message(culprit, rank, traceback),
+        message=_message(culprit, rank, traceback, log),
         replica=culprit.name,
         rank=rank,
         exit_code=culprit.exit_code,
@@ -125,6 +126,17 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
         infrastructure=cause.infrastructure,
         way_out=cause.way_out,
         kind=cause.kind,
+    )
+
+
+def _may_have_raised(culprit: ReplicaStatus) -> bool:
+    """Whether a traceback in the log is the reason of the end: no error of its own ends a process by SIGKILL, or with
+    0, and none of the training's ends another container.
+    """
+    return (
+        culprit.signal != "SIGKILL"
+        and culprit.exit_code != 0
+        and not (culprit.reason or "").startswith((INIT, SIDECAR))
     )
 
 
@@ -145,11 +157,16 @@ def _without_culprit(job: str, status: JobStatus) -> Diagnosis:
     )
 
 
-def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str]) -> str:
+def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str], log: Sequence[str]) -> str:
     who = f"{culprit.name} (rank {rank})" if rank is not None else culprit.name
     # The sentence that it stands in has its own full stop.
-    why = traceback[-1] if traceback else (last_words(culprit.message) or "").removesuffix(".")
+    why = traceback[-1] if traceback else (_said(culprit, log) or "").removesuffix(".")
     return f"{who} failed first: it {_how(culprit)}, {culprit.reason}{f': {why}' if why else ''}."
+
+
+def _said(culprit: ReplicaStatus, log: Sequence[str]) -> str | None:
+    words = last_words(culprit.message)
+    return last_words("\n".join(log)) if words is None and culprit.reason in BY_ITSELF else words
 
 
 def _how(culprit: ReplicaStatus) -> str:

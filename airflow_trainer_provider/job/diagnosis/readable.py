@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from airflow_trainer_provider.job.diagnosis.causes import BY_ITSELF, INIT, OUT_OF_MEMORY
+from airflow_trainer_provider.job.diagnosis.causes import BY_ITSELF, INIT, OUT_OF_MEMORY, SIDECAR
 from airflow_trainer_provider.job.status import JobStatus, ReplicaStatus
 from airflow_trainer_provider.text.mask import Mask
 from airflow_trainer_provider.text.printable import printable
 from airflow_trainer_provider.text.redaction import redacted_lines, redacted_text
 
 #: Reasons with which the message is the end of the container's log.
-_LOGGED = (*BY_ITSELF, OUT_OF_MEMORY, f"{INIT}Error")
+_LOGGED = (*BY_ITSELF, OUT_OF_MEMORY, f"{INIT}Error", f"{SIDECAR}Error")
 
 
 def readable(status: JobStatus, mask: Mask) -> JobStatus:

@@ -227,6 +227,7 @@ def _kind(flavour: _Flavour) -> Kind:
         read=conditions.read,
         groups=common.groups,
         replica_ref=replica_ref,
+        container=lambda main, group: flavour.framework,
         pod_label=common.JOB_NAME_LABEL,
         suspend=common.suspend,
         ttl=ttl,

@@ -20,8 +20,9 @@ from airflow_trainer_provider.kinds.kind import Kind, ManifestRules, Renderer
 from airflow_trainer_provider.kinds.kubeflow import common, conditions, training_operator
 from airflow_trainer_provider.kinds.objects import ssh
 from airflow_trainer_provider.kinds.objects.files import MPI_FOLDER
+from airflow_trainer_provider.kinds.objects.labels import written_groups
 from airflow_trainer_provider.kinds.objects.mpi_launch import check_forwarded, check_settings, launcher_command
-from airflow_trainer_provider.kinds.objects.pod import label_index, pod_template
+from airflow_trainer_provider.kinds.objects.pod import default_container, label_index, pod_template
 from airflow_trainer_provider.kinds.objects.pod_check import pod_fields, security_contexts
 from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
@@ -196,6 +197,13 @@ def _replica_ref_v2beta1(pod: Manifest, main: Manifest) -> ReplicaRef | None:
     return ReplicaRef(group, int(index) - bool(main["spec"].get("runLauncherAsWorker")))
 
 
+def _container(main: Manifest, group: str) -> str | None:
+    if written_groups(main):
+        return _CONTAINER
+    specs = {kind.lower(): spec for kind, spec in main["spec"]["mpiReplicaSpecs"].items()}
+    return default_container((specs.get(group) or {}).get("template") or {})
+
+
 def _blocked_by_v2beta1(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef | None:
     """The worker that has failed before there is a launcher.
 
@@ -223,6 +231,7 @@ MPIJOB_V1 = Kind(
     read=conditions.read,
     groups=common.groups,
     replica_ref=training_operator.replica_ref,
+    container=_container,
     pod_label=common.JOB_NAME_LABEL,
     suspend=common.suspend,
     ttl=training_operator.ttl,
@@ -244,6 +253,7 @@ MPIJOB_V2BETA1 = Kind(
     read=conditions.read,
     groups=common.groups,
     replica_ref=_replica_ref_v2beta1,
+    container=_container,
     pod_label=common.JOB_NAME_LABEL,
     suspend=common.suspend,
     blocked_by=_blocked_by_v2beta1,

@@ -16,6 +16,7 @@ from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, Facts, M
 from airflow_trainer_provider.kinds.kind import Kind, ManifestRules
 from airflow_trainer_provider.kinds.manifest_check import check_count
 from airflow_trainer_provider.kinds.merge_patch import bounded
+from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 _GROUP = "worker"
@@ -66,6 +67,10 @@ def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
     return ReplicaRef(_GROUP, 0) if _is_single(main["spec"]) else None
 
 
+def _container(main: Manifest, group: str) -> str | None:
+    return default_container(main["spec"].get("template") or {})
+
+
 def check(main: Manifest) -> None:
     """Refuse a Job whose Pods cannot be distinguished, or counted.
 
@@ -109,6 +114,7 @@ BATCH_JOB = Kind(
     read=read,
     groups=groups,
     replica_ref=replica_ref,
+    container=_container,
     pod_label="batch.kubernetes.io/job-name",
     suspend=_suspend,
     ttl=_ttl,

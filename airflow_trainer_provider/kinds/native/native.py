@@ -212,6 +212,7 @@ def native(make_keys: ssh.MakeKeys) -> Kind:
         read=read,
         groups=groups_of,
         replica_ref=_replica_ref,
+        container=lambda main, group: TRAINING_CONTAINER,
         pod_label=JOB,
         suspend=_suspend,
         suspend_children=True,

@@ -24,6 +24,8 @@ from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 
 #: Kubernetes keeps what a container writes there in the pod's status.
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
+#: By which kubectl, and who injects sidecars, know the container that a pod is there for.
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 #: A user who sets one of these means the pods to use an account; otherwise they get no token of the default one.
 _ACCOUNT_FIELDS = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken")
 
@@ -102,6 +104,16 @@ def containers_of(template: Mapping[str, Any] | None) -> list[Manifest]:
     """
     containers: list[Manifest] = ((template or {}).get("spec") or {}).get("containers") or []
     return containers
+
+
+def default_container(pod: Mapping[str, Any]) -> str | None:
+    """The name of the container that a pod is there for: the one that its annotation names, or else the first.
+
+    :param pod: a pod, or a pod template; None where it has no container.
+    """
+    names = [each.get("name") for each in containers_of(pod)]
+    annotated = ((pod.get("metadata") or {}).get("annotations") or {}).get(_DEFAULT_CONTAINER)
+    return annotated if annotated in names else next(iter(names), None)
 
 
 def training_container(containers: Sequence[Manifest], name: str) -> Manifest:

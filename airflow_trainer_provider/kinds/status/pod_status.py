@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT
+from airflow_trainer_provider.job.diagnosis.causes import INIT, SIDECAR
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.containers import failed_sidecar, status_of
 from airflow_trainer_provider.kinds.status.first_deletion import order_of_deletion
 from airflow_trainer_provider.kinds.status.pod_end import (
     asked_to_go_at,
@@ -55,30 +56,17 @@ class PodState:
     disrupted_at: datetime | None = None
 
 
-def replica_status(pod: Manifest, group: str, index: int, rank: int | None) -> ReplicaStatus:
-    """How a replica stands by its pod.
-
-    :param pod: the pod.
-    :param group: the replica's group.
-    :param index: its index there.
-    :param rank: its rank, where it has one.
-    """
-    return read_pod(pod, group, index, rank).status
-
-
-def read_pod(pod: Manifest, group: str, index: int, rank: int | None, *, gone: bool = False) -> PodState:
-    """All that a pod shows of its replica. The training's container is the pod's first.
+def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = False) -> PodState:
+    """All that a pod shows of its replica.
 
     :param pod: the pod, or the last version of one that is gone.
-    :param group: the replica's group.
-    :param index: its index there.
-    :param rank: its rank, where it has one.
-    :param gone: whether it has been deleted.
+    :param blank: the replica, without anything about its state.
+    :param name: of the training's container.
+    :param gone: whether the pod has been deleted.
     """
-    container = _own_container(pod)
+    container = status_of(pod, name)
     node = (pod.get("spec") or {}).get("nodeName")
-    restarts = container.get("restartCount", 0)
-    blank = ReplicaStatus(group=group, index=index, rank=rank, restarts=restarts, node=node)
+    blank = blank.model_copy(update={"restarts": container.get("restartCount", 0), "node": node})
     last = _last_end(container)
     status, stage = _as_reported(blank, pod, container)
     if gone and stage != "ended":
@@ -106,6 +94,8 @@ def _as_reported(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, An
         status = ended(blank, state["terminated"])
         # When a container that its node lost has ended is unknown.
         status = judged(status.model_copy(update={"finished_at": status.finished_at or last_change(pod)}), pod)
+        if status.reason == "Completed" and (sidecar := failed_sidecar(pod, container["name"])):
+            status = _failed_beside(status, pod, sidecar)
         return status, "waiting" if _starts_again(pod, status) else "ended"
     if _has_ended(pod):
         return judged(_ended_without_container(blank, pod), pod), "ended"
@@ -123,12 +113,6 @@ def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The state in which the run before the present one ended."""
     terminated: Mapping[str, Any] | None = (container.get("lastState") or {}).get("terminated")
     return terminated
-
-
-def _own_container(pod: Manifest) -> Mapping[str, Any]:
-    name = pod["spec"]["containers"][0]["name"]
-    found: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((container for container in found if container["name"] == name), {})
 
 
 def _ended_without_container(blank: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
@@ -202,6 +186,16 @@ def _failed_init(blank: ReplicaStatus, terminated: Mapping[str, Any], said: str)
 
 def _said_of_end(end: ReplicaStatus, said: str) -> str:
     return f"{said} {how_it_ended(end)}" + (f": {end.message}" if end.message else "")
+
+
+def _failed_beside(status: ReplicaStatus, pod: Manifest, sidecar: Mapping[str, Any]) -> ReplicaStatus:
+    """The end of a training that succeeded, in a pod that another container has failed."""
+    end = ended(status, sidecar["state"]["terminated"])
+    disruption = disruption_of(pod, end)
+    if disruption:
+        return status.model_copy(update={"reason": disruption.reason, "message": disruption.message})
+    said = _said_of_end(end, f"sidecar {sidecar['name']}")
+    return status.model_copy(update={"reason": f"{SIDECAR}{end.reason}", "message": said})
 
 
 def _is_sidecar(pod: Manifest, name: str) -> bool:

@@ -10,6 +10,7 @@ from datetime import datetime
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.status.containers import training_container_of
 from airflow_trainer_provider.kinds.status.pod_status import PodState, Stage, read_pod
 
 #: Which start of the JobSet, and of its Job, a pod belongs to.
@@ -67,14 +68,20 @@ def read_replicas(
     for group, count in groups.items():
         for index in range(count):
             rank = len(replicas) if ranked else None
-            replicas.append(_replica(found.get(ReplicaRef(group, index), []), group, index, rank))
+            replicas.append(_replica(kind, main, found.get(ReplicaRef(group, index), []), (group, index, rank)))
     return replicas
 
 
-def _replica(pods: list[tuple[Manifest, bool]], group: str, index: int, rank: int | None) -> ReplicaState:
+def _replica(
+    kind: Kind, main: Manifest, pods: list[tuple[Manifest, bool]], which: tuple[str, int, int | None]
+) -> ReplicaState:
+    without_pod = _without_pod(*which)
     if not pods:
-        return _without_pod(group, index, rank)
-    states = [(_attempt(pod), not is_gone, read_pod(pod, group, index, rank, gone=is_gone)) for pod, is_gone in pods]
+        return without_pod
+    states = []
+    for pod, is_gone in pods:
+        name = training_container_of(kind, main, pod)
+        states.append((_attempt(pod), not is_gone, read_pod(pod, without_pod.status, name, gone=is_gone)))
     states.sort(key=lambda each: (each[0] or 0, each[2].created_at, each[1]))
     attempt, there, newest = states[-1]
     had = [state for _, _, state in states]

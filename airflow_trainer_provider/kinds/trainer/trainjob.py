@@ -403,6 +403,7 @@ def trainjob(make_keys: ssh.MakeKeys) -> Kind:
         read=read,
         groups=groups,
         replica_ref=replica_ref,
+        container=lambda main, group: NODE,
         pod_label=JOB_SET_LABEL,
         suspend=suspend,
         # Trainer lets no TrainJob change whose runtime is gone; it would stay for ever, half deleted.

@@ -93,7 +93,8 @@ class ClusterCase:
                             "name": "train",
                             "volumeMounts": [{"name": "shared", "mountPath": _FOLDER}, *fields.pop("mounts", ())],
                             "env": env,
-                        }
+                        },
+                        *fields.pop("sidecars", ()),
                     ],
                 }
             },

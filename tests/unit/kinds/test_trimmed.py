@@ -76,7 +76,11 @@ def test_of_a_job_all_but_what_its_pods_are_made_from():
 
     found = trimmed(job)
 
-    assert found["spec"]["pytorchReplicaSpecs"]["Worker"] == {"replicas": 2, "restartPolicy": "Never"}
+    assert found["spec"]["pytorchReplicaSpecs"]["Worker"] == {
+        "replicas": 2,
+        "restartPolicy": "Never",
+        "template": {"spec": {"containers": [{"name": "main"}]}},
+    }
     assert found["spec"]["trainer"] == {"numNodes": 2}
     assert found["status"] == job["status"]
 

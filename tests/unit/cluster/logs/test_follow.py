@@ -129,3 +129,32 @@ async def test_the_last_lines_of_a_replica_are_masked_and_go_with_its_pod(api):
     assert await JobLogs(cluster, job, "").tail(snapshot, "worker-0", 2) == ["login ***", "three"]
     api.remove(PODS, "j-worker-0")
     assert await JobLogs(cluster, job, "").tail(snapshot, "worker-0", 2) == []
+
+
+async def test_the_last_lines_are_those_of_the_container_that_has_failed(api):
+    cluster, job = await api.cluster(), JobObject(KIND, add_job(api, "jaxjob", "j", metadata=ours("j")))
+    add_pod(api, "j", phase="Failed")
+    ends = {"shipper": {"exitCode": 3, "finishedAt": "2026-11-21T07:00:59Z"}, "jax": {"exitCode": 0}}
+    statuses = [{"name": name, "state": {"terminated": end}} for name, end in ends.items()]
+    containers = [{"name": name} for name in ends]
+    update = {"spec": {"containers": containers}, "status": {"containerStatuses": statuses}}
+    pod = api.update(PODS, "j-worker-0", update)
+    api.write_log(pod, "trained", container="jax")
+    api.write_log(pod, "disk is full", container="shipper")
+
+    assert await JobLogs(cluster, job, "").tail(Snapshot(job, [pod]), "worker-0", 2) == ["disk is full"]
+
+
+async def test_where_the_node_has_no_log_any_more_the_lines_that_were_read_are_the_last(api, pod):
+    cluster, job = await api.cluster(), JobObject(KIND, api.get(KIND.resource, "j"))
+    ended, logs = asyncio.Event(), JobLogs(cluster, job, "")
+    ended.set()
+    async with aclosing(lines_of(logs.blocks(ended))) as lines:
+        assert [line.text async for line in lines] == ["one", "two"]
+    metadata = {"labels": pod["metadata"]["labels"], "creationTimestamp": "2026-11-21T06:00:00Z"}
+    older = api.add(PODS, "earlier", metadata=metadata, spec=pod["spec"], status=pod["status"])
+    api.write_log(older, "of an earlier attempt")
+    api.remove_containers(pod)
+
+    assert await logs.tail(Snapshot(job, [older, pod]), "worker-0", 9) == ["one", "two"]
+    assert await JobLogs(cluster, job, "").tail(Snapshot(job, [pod]), "worker-0", 9) == []

@@ -25,6 +25,7 @@ from airflow_trainer_provider.cluster.logs.job_logs import Logs, lines_of
 from airflow_trainer_provider.cluster.logs.replay import Replayed
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
+from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.kinds.trimmed import trimmed
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import PATIENCE, ApiServer, until
@@ -60,6 +61,10 @@ def patient(monkeypatch):
 def stamp(at):
     second = datetime.fromtimestamp(at // SECOND, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{second}.{at % SECOND:09d}Z".encode()
+
+
+def _logs(client, subscription, replica_of, cursor, **options):
+    return Logs(client, subscription, replica_of, default_container, cursor, **options)
 
 
 class Run:
@@ -258,7 +263,7 @@ class Reader:
     async def __aenter__(self):
         self.context = self.cluster.store.subscribe("a")
         subscription = self.context.__enter__()
-        self.logs = Logs(
+        self.logs = _logs(
             self.cluster, subscription, lambda pod: pod["metadata"]["labels"]["replica"], self.cursor, **self._options
         )
         self.task = asyncio.create_task(self._read())
@@ -438,7 +443,7 @@ async def test_lines_that_were_not_taken_are_not_counted_as_shown(cluster):
     pod.write(*(f"line {number}" for number in range(50)))
     cursor = LogCursor()
     with cluster.store.subscribe("a") as subscription:
-        source = lines_of(Logs(cluster, subscription, lambda _: "worker-0", cursor).blocks(asyncio.Event()))
+        source = lines_of(_logs(cluster, subscription, lambda _: "worker-0", cursor).blocks(asyncio.Event()))
         async with aclosing(source):
             taken = [str(await with_timeout(anext(source), PATIENCE)) for _ in range(20)]
             await asyncio.sleep(0.01)
@@ -703,7 +708,7 @@ async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
     ended.set()
     with cluster.store.subscribe("a") as subscription:
         got = []
-        source = lines_of(Logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(ended))
+        source = lines_of(_logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(ended))
         async with aclosing(source):
             async for line in source:
                 got.append(line.text)
@@ -717,7 +722,7 @@ async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
     pod.start()
     pod.write(*(str(number) for number in range(10)))
     with cluster.store.subscribe("a") as subscription:
-        source = lines_of(Logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(asyncio.Event()))
+        source = lines_of(_logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(asyncio.Event()))
         await with_timeout(anext(source), PATIENCE)
         await with_timeout(source.aclose(), PATIENCE)
 
@@ -730,7 +735,7 @@ async def test_the_time_for_which_lines_were_not_taken_is_not_the_logs(cluster, 
     ended, got = asyncio.Event(), []
     ended.set()
     with cluster.store.subscribe("a") as subscription:
-        async with aclosing(Logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(ended)) as blocks:
+        async with aclosing(_logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(ended)) as blocks:
             async for block in blocks:
                 got.extend(line.text for line in block.lines())
                 if len(got) == 1:
@@ -803,7 +808,7 @@ async def test_a_note_that_is_not_taken_is_not_the_logs_either(cluster, patient,
     ended.set()
     with cluster.store.subscribe("a") as subscription:
         replica_of = lambda pod: pod["metadata"]["name"]  # noqa: E731
-        async with aclosing(Logs(cluster, subscription, replica_of, LogCursor()).blocks(ended)) as blocks:
+        async with aclosing(_logs(cluster, subscription, replica_of, LogCursor()).blocks(ended)) as blocks:
             async for block in blocks:
                 got.extend(str(line) for line in block.lines())
                 if len(got) == 1:
@@ -1041,7 +1046,7 @@ async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch, noth
         probing = asyncio.create_task(probe())
         count = 0
         with store.subscribe("a") as subscription:
-            followed = Logs(client, subscription, lambda pod: pod["metadata"]["name"], LogCursor())
+            followed = _logs(client, subscription, lambda pod: pod["metadata"]["name"], LogCursor())
             source = lines_of(followed.blocks(ended))
             async with aclosing(source):
                 async for _ in source:

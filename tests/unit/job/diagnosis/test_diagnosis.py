@@ -349,3 +349,32 @@ def test_a_reason_that_says_why_counts_more_than_the_log(reason):
 
 def test_a_log_that_only_names_the_folder_says_nothing():
     assert _diagnose("pytorch", "cache: /dev/shm/cache\nomnibus errors: 0").way_out is None
+
+
+def test_a_result_that_was_written_before_the_failure_is_not_its_reason():
+    log = ["epoch 1", "upload: the bucket is read-only"]
+
+    diagnosis = _diagnose("jax", "\n".join(log), message='{"loss": 1}')
+
+    assert diagnosis.message == (
+        "worker-1 (rank 1) failed first: it ended with exit code 1, Error: upload: the bucket is read-only."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("Sidecar:Error", 0), ("Sidecar:OOMKilled", 0), ("Init:Error", 1), ("Init:StartError", 128)]
+)
+def test_a_container_beside_the_training_is_named_whatever_it_has_logged(reason, code):
+    diagnosis = _diagnose("jax", MISSING, reason=reason, exit_code=code, message="sidecar shipper ended")
+
+    assert f"{reason}: sidecar shipper ended." in diagnosis.message
+    assert diagnosis.traceback == ()
+    assert diagnosis.last_log_lines[-1].startswith("ModuleNotFoundError")
+    assert diagnosis.way_out != "Correct the script."
+
+
+def test_a_sidecar_has_a_way_out_of_its_own():
+    diagnosis = _diagnose("jax", "", reason="Sidecar:OOMKilled", exit_code=0, message="sidecar shipper was ended")
+
+    assert (diagnosis.kind, diagnosis.retry_can_help) == ("user", "unknown")
+    assert "restartPolicy Always" in diagnosis.way_out

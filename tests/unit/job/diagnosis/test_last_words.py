@@ -44,6 +44,10 @@ Root Cause (first observed failure):
         ("sh: 1: nosuch: not found\n", "sh: 1: nosuch: not found"),
         ("reason : by itself", "reason : by itself"),
         ("x" * 1000, "x" * 300),
+        # A training that failed after it had written its result.
+        ('{"metrics": {"loss": 1}}\n', None),
+        ('{"metrics": {"lo', '{"metrics": {"lo'),
+        ("{nothing}", "{nothing}"),
     ],
 )
 def test_the_line_that_explains_the_end_is_chosen(message, line):

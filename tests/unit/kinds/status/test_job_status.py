@@ -42,6 +42,7 @@ def _kind(controller):
         read=lambda main, children: controller,
         groups=lambda main: {},
         replica_ref=_replica_ref,
+        container=lambda main, group: None,
         pod_label="",
         suspend=lambda wanted: {},
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
-from airflow_trainer_provider.kinds.status.pod_status import read_pod, replica_status
+from airflow_trainer_provider.kinds.status.pod_status import read_pod
 
 _PODS = Path(__file__).parent / "pods"
 
@@ -17,6 +18,11 @@ def pod(name, **status):
     manifest = json.loads((_PODS / f"{name}.json").read_text())
     manifest["status"] |= status
     return manifest
+
+
+def _read(manifest, *, index=0, rank=0, name="", gone=False):
+    blank = ReplicaStatus(group="worker", index=index, rank=rank)
+    return read_pod(manifest, blank, name or manifest["spec"]["containers"][0]["name"], gone=gone)
 
 
 def _terminated(name, **changes):
@@ -52,7 +58,7 @@ def _terminated(name, **changes):
     ],
 )
 def test_what_a_pod_says(name, stage, code, signal, reason, said):
-    state = read_pod(pod(name), "worker", 2, 3)
+    state = _read(pod(name), index=2, rank=3)
     status = state.status
 
     assert (status.name, status.rank, state.stage) == ("worker-2", 3, stage)
@@ -62,22 +68,68 @@ def test_what_a_pod_says(name, stage, code, signal, reason, said):
     assert state.scheduled == (name not in ("unschedulable", "gated"))
 
 
-def test_replica_status_is_the_same_without_the_pods_own_affairs():
-    assert replica_status(pod("oom"), "worker", 0, 0) == read_pod(pod("oom"), "worker", 0, 0).status
-
-
 def test_a_container_that_was_started_again_shows_how_it_ended_before():
-    state = read_pod(pod("restarted"), "worker", 0, 0)
+    state = _read(pod("restarted"))
 
     assert state.status.restarts == 1
     assert (state.last_end.exit_code, state.last_end.reason, state.last_end.failed) == (4, "Error", True)
+
+
+def test_an_injected_container_stands_first():
+    manifest = pod("exit-3")
+    proxy = {"name": "proxy", "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:00Z"}}}
+    manifest["spec"]["containers"].insert(0, {"name": "proxy"})
+    manifest["status"]["containerStatuses"].insert(0, proxy)
+
+    assert _read(manifest, name="train") == _read(pod("exit-3"))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "said"),
+    [
+        (3, "Sidecar:Error", "sidecar shipper ended with exit code 3: disk is full"),
+        (137, "Sidecar:Error", "sidecar shipper was ended by SIGKILL: disk is full"),
+    ],
+)
+def test_a_sidecar_that_has_failed_the_pod_of_a_training_that_succeeded(code, reason, said):
+    state = _read(_beside("Failed", code))
+
+    assert (state.stage, state.status.exit_code, state.status.reason) == ("ended", 0, reason)
+    assert state.status.message == said
+    assert state.status.failed
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Running", 3), ("Succeeded", 0), ("Failed", 0)])
+def test_a_sidecar_that_has_not_failed_the_pod(phase, code):
+    status = _read(_beside(phase, code)).status
+
+    assert (status.exit_code, status.reason, status.failed) == (0, "Completed", False)
+
+
+def test_a_sidecar_that_was_ended_with_its_pod_has_not_failed_it():
+    manifest = _beside("Failed", 143)
+    own, sidecar = (each["state"]["terminated"] for each in manifest["status"]["containerStatuses"])
+    end, own["finishedAt"] = sidecar["finishedAt"], own["startedAt"]
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}
+    manifest["status"].setdefault("conditions", []).append(target | {"lastTransitionTime": end})
+
+    assert _read(manifest).status.reason == "EvictionByEvictionAPI"
+
+
+def _beside(phase, code):
+    manifest = pod("succeeded", phase=phase)
+    [own] = manifest["status"]["containerStatuses"]
+    end = {"exitCode": code, "message": "disk is full", "finishedAt": own["state"]["terminated"]["finishedAt"]}
+    manifest["spec"]["containers"].append({"name": "shipper"})
+    manifest["status"]["containerStatuses"] = [own, {"name": "shipper", "state": {"terminated": end}}]
+    return manifest
 
 
 @pytest.mark.parametrize(
     ("code", "exit_code", "signal"), [(1, 1, None), (128, 128, None), (143, None, "SIGTERM"), (255, 255, None)]
 )
 def test_codes_above_128_are_signals_where_there_is_such_a_signal(code, exit_code, signal):
-    status = replica_status(_terminated("exit-3", exitCode=code), "worker", 0, 0)
+    status = _read(_terminated("exit-3", exitCode=code)).status
 
     assert (status.exit_code, status.signal) == (exit_code, signal)
 
@@ -86,7 +138,7 @@ def test_codes_above_128_are_signals_where_there_is_such_a_signal(code, exit_cod
 def test_the_exit_code_of_a_container_that_its_node_lost_is_not_reported(code):
     never = {"startedAt": None, "finishedAt": None, "exitCode": code}
     unknown = _terminated("sigkill", reason="ContainerStatusUnknown", message="could not be located", **never)
-    status = replica_status(unknown, "worker", 0, 0)
+    status = _read(unknown).status
 
     assert (status.exit_code, status.signal, status.reason) == (None, None, "ContainerStatusUnknown")
     assert status.failed
@@ -99,14 +151,14 @@ def test_a_pod_that_failed_before_it_was_deleted_was_not_stopped(finished, reaso
     manifest = _terminated("deleted", finishedAt=f"2026-11-21T{finished}Z")
     manifest["metadata"] |= {"deletionTimestamp": "2026-11-21T06:59:11Z", "deletionGracePeriodSeconds": 30}
 
-    assert replica_status(manifest, "worker", 0, 0).reason == reason
+    assert _read(manifest).status.reason == reason
 
 
 def test_in_the_second_of_the_deletion_an_exit_code_is_the_replicas_own():
     manifest = _terminated("deleted", finishedAt="2026-11-21T06:58:41Z", exitCode=1)
     manifest["metadata"] |= {"deletionTimestamp": "2026-11-21T06:59:11Z", "deletionGracePeriodSeconds": 30}
 
-    assert replica_status(manifest, "worker", 0, 0).reason == "Error"
+    assert _read(manifest).status.reason == "Error"
 
 
 _ASKED = {"deletionTimestamp": "2026-11-21T06:58:11Z", "deletionGracePeriodSeconds": 30}
@@ -133,7 +185,7 @@ def test_a_training_that_exits_with_0_when_its_pod_is_deleted_is_not_complete(de
     manifest = _terminated("succeeded", finishedAt=f"2026-11-21T{finished}Z")
     manifest["metadata"] |= deletion
 
-    state = read_pod(manifest, "worker", 0, 0)
+    state = _read(manifest)
 
     assert (state.stage, state.status.exit_code, state.status.reason) == ("ended", 0, reason)
     assert (state.disrupted_at is not None) == (reason == "Stopped")
@@ -152,7 +204,7 @@ def test_a_function_that_returns_in_its_grace_period_is_complete(message, reason
     manifest = _terminated("succeeded", message=message)
     manifest["metadata"] |= _ASKED
 
-    assert replica_status(manifest, "worker", 0, 0).reason == reason
+    assert _read(manifest).status.reason == reason
 
 
 @pytest.mark.parametrize(("since", "reason"), [("45", "EvictionByEvictionAPI"), ("46", "Completed")])
@@ -161,7 +213,7 @@ def test_a_training_that_exits_with_0_when_it_is_evicted_is_not_complete(since, 
     why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
     manifest["status"]["conditions"].append(why | {"lastTransitionTime": f"2026-11-21T06:57:{since}Z"})
 
-    state = read_pod(manifest, "worker", 0, 0)
+    state = _read(manifest)
 
     assert (state.status.reason, state.status.failed) == (reason, reason != "Completed")
 
@@ -170,7 +222,7 @@ def test_a_node_that_evicts_a_training_that_then_exits_with_0_says_why():
     manifest = _terminated("succeeded")
     manifest["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 
-    status = replica_status(manifest, "worker", 0, 0)
+    status = _read(manifest).status
 
     assert (status.reason, status.exit_code, status.failed) == ("Evicted", 0, True)
 
@@ -178,14 +230,14 @@ def test_a_node_that_evicts_a_training_that_then_exits_with_0_says_why():
 def test_a_failure_before_the_eviction_stays_one():
     early = _terminated("evicted-api", finishedAt="2026-11-21T06:58:40Z", exitCode=1)
 
-    assert replica_status(early, "worker", 0, 0).reason == "Error"
+    assert _read(early).status.reason == "Error"
 
 
 def test_a_pod_that_its_node_evicts_says_why():
     # As the kubelet's eviction manager leaves it: pkg/kubelet/eviction.
     why = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 
-    status = replica_status(pod("running", **why, containerStatuses=[]), "worker", 0, 0)
+    status = _read(pod("running", **why, containerStatuses=[])).status
 
     assert (status.reason, status.message, status.failed) == (why["reason"], why["message"], True)
 
@@ -196,14 +248,14 @@ def test_a_pod_that_goes_with_its_node_was_not_stopped(reason):
     taken = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "so it is"}
     manifest["status"]["conditions"].append(taken | {"lastTransitionTime": "2026-11-21T07:00:00Z"})
 
-    assert read_pod(manifest, "worker", 0, 0).stage == "running"
-    state = read_pod(manifest, "worker", 0, 0, gone=True)
+    assert _read(manifest).stage == "running"
+    state = _read(manifest, gone=True)
 
     assert (state.stage, state.status.reason, state.status.failed) == ("ended", reason, True)
 
 
 def test_a_pod_that_went_before_its_end_was_reported_was_stopped():
-    state = read_pod(pod("running"), "worker", 0, 0, gone=True)
+    state = _read(pod("running"), gone=True)
 
     assert (state.stage, state.status.reason, state.status.failed) == ("ended", "Stopped", False)
 
@@ -216,7 +268,7 @@ def test_the_kubelet_starts_it_again_only_where_the_policy_says_so(fixture, on_f
     stages = {}
     for policy in ("Never", "OnFailure", "Always"):
         manifest["spec"]["restartPolicy"] = policy
-        stages[policy] = read_pod(manifest, "worker", 0, 0).stage
+        stages[policy] = _read(manifest).stage
 
     assert stages == {"Never": "ended", "OnFailure": on_failure, "Always": "waiting"}
 
@@ -228,7 +280,7 @@ def test_an_init_container_that_waits_for_its_restart_says_how_it_ended():
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
     init |= {"state": waiting, "lastState": init["state"]}
 
-    status = replica_status(manifest, "worker", 0, 0)
+    status = _read(manifest).status
 
     assert (status.reason, status.finished_at) == ("Init:CrashLoopBackOff", None)
     assert status.message == "init container prepare ended with exit code 2: no data"
@@ -240,15 +292,15 @@ def test_an_init_container_that_stays_is_not_waited_for():
         "state": {"running": {"startedAt": "2026-11-21T06:57:46Z"}},
         "started": True,
     }
-    assert replica_status(manifest, "worker", 0, 0).message == "init container prepare runs"
+    assert _read(manifest).status.message == "init container prepare runs"
 
     manifest["spec"]["initContainers"][0]["restartPolicy"] = "Always"
-    assert replica_status(manifest, "worker", 0, 0).message is None
+    assert _read(manifest).status.message is None
 
 
 def test_a_pod_without_a_status_says_nothing():
     fresh = {"metadata": pod("running")["metadata"], "spec": {"containers": [{"name": "train"}]}}
 
-    state = read_pod(fresh, "worker", 0, 0)
+    state = _read(fresh)
 
     assert (state.stage, state.status.reason, state.scheduled) == ("waiting", None, False)
