@@ -109,7 +109,7 @@ def test_a_sidecar_that_has_not_failed_the_pod(phase, code):
 def test_a_sidecar_that_was_ended_with_its_pod_has_not_failed_it():
     manifest = _beside("Failed", 143)
     own, sidecar = (each["state"]["terminated"] for each in manifest["status"]["containerStatuses"])
-    end, own["finishedAt"] = sidecar["finishedAt"], own["startedAt"]
+    end, own["finishedAt"] = sidecar["finishedAt"], "2026-01-01T00:00:00Z"
     target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}
     manifest["status"].setdefault("conditions", []).append(target | {"lastTransitionTime": end})
 
