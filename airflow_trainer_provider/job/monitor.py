@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY
+from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY, SIDECAR
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
 #: Reasons that no waiting cures, once the kubelet has had the time to see its mistake.
@@ -163,7 +163,7 @@ def _names(replicas: Sequence[ReplicaStatus]) -> str:
 
 
 def _start_failure_of(replica: ReplicaStatus) -> tuple[str | None, float]:
-    reason = (replica.reason or "").removeprefix(INIT)
+    reason = (replica.reason or "").removeprefix(INIT).removeprefix(SIDECAR)
     if replica.finished_at is not None:
         return None, 0.0
     if reason in _HOPELESS:

@@ -23,7 +23,8 @@ from airflow_trainer_provider.job.backend import LogBlock
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
-from airflow_trainer_provider.kinds.status.containers import failed_container_of
+from airflow_trainer_provider.kinds.status.containers import has_run
+from airflow_trainer_provider.kinds.status.pod_status import failed_container
 from airflow_trainer_provider.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
@@ -110,25 +111,28 @@ class JobLogs:
 
         :param snapshot: the job, as it was seen last.
         """
-        pods = snapshot.pods_of(replica)
-        for at in reversed(range(len(pods))):
-            found = await self._tail_of(pods[at], snapshot.container_of(pods[at]), replica, lines, at == len(pods) - 1)
-            if found:
-                mask = pods_mask([pods[at]])
+        for pod in reversed(snapshot.pods_of(replica)):
+            training = snapshot.container_of(pod)
+            container = failed_container(pod, training)
+            name = replica if container == training else f"{replica}/{container}"
+            found = await self._tail_of(pod, container, name, lines)
+            # An earlier pod ended for another reason.
+            if found or has_run(pod, container):
+                mask = pods_mask([pod])
                 return [mask.text(line) for line in found]
         return self._logs.tail(replica, lines) if self._logs else []
 
-    async def _tail_of(self, pod: Manifest, training: str, replica: str, lines: int, is_newest: bool) -> list[str]:
-        """The last lines of a pod."""
-        metadata, container = pod["metadata"], failed_container_of(pod, training)
+    async def _tail_of(self, pod: Manifest, container: str, name: str, lines: int) -> list[str]:
+        """The last lines of a container.
+
+        :param name: of its lines.
+        """
+        metadata = pod["metadata"]
         try:
             return await tail(self._cluster.client, metadata["namespace"], metadata["name"], container, lines)
         except ApiError as error:
             log.debug("No last lines of %s: %s", metadata["name"], error)
-        if not is_newest or self._logs is None:
-            return []
-        # What was read last is of the newest pod.
-        return self._logs.tail(replica if container == training else f"{replica}/{container}", lines)
+        return self._logs.tail(name, lines, metadata["uid"]) if self._logs else []
 
     def _is_saving(self) -> bool:
         return self._saving is not None and not self._saving.done()

@@ -122,6 +122,8 @@ class Logs:
         # looks at its pod may know a newer version, which this one must not replace again and again.
         self._taken: dict[str, tuple[str, bool]] = {}
         self._budgets: dict[str, LogBudget] = {}
+        # Of which pod the last lines are, and how many they were.
+        self._last_pods: dict[str, tuple[str, int]] = {}
         # The readers; and the newest by the name of its lines.
         self._reading: dict[asyncio.Task[None], _Reading] = {}
         self._last_of: dict[str, _Reading] = {}
@@ -151,14 +153,18 @@ class Logs:
         finally:
             await end_tasks([attending, *self._reading])
 
-    def tail(self, replica: str, lines: int) -> list[str]:
-        """The last lines that a replica's training wrote while its logs were read here; some hundred at most.
+    def tail(self, name: str, lines: int, pod_uid: str | None = None) -> list[str]:
+        """The last lines that were read here of a container; some hundred at most.
 
-        :param replica: e.g. ``worker-1``.
+        :param name: of its lines: of a replica, e.g. ``worker-1``, or of another one of its containers.
         :param lines: how many at most.
+        :param pod_uid: only those of this pod; None for the last one that was read.
         """
-        budget = self._budgets.get(replica)
-        return list(budget.tail)[-lines:] if budget and lines > 0 else []
+        budget, (last_pod, count) = self._budgets.get(name), self._last_pods.get(name, ("", 0))
+        if not budget or lines <= 0 or pod_uid not in (None, last_pod):
+            return []
+        last = list(budget.tail)[-lines:]
+        return last if pod_uid is None else last[max(0, len(last) - count) :]
 
     async def _attend(self, ended: asyncio.Event) -> None:
         """Have each container read by a task of its own, until there is nothing left to read."""
@@ -282,6 +288,8 @@ class Logs:
                 return
         budget = self._budgets.setdefault(name, LogBudget(self._limit))
         had_ended = budget.has_ended
+        last_pod, before = self._last_pods.get(name, ("", 0))
+        self._last_pods[name] = (pod_uid, len(lines) + (before if last_pod == pod_uid else 0))
         count = budget.take([text for _, text in lines])
         if count:
             await self._queue.put(_Block(name, lines[:count], pod_uid, container))

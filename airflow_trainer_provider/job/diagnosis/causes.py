@@ -21,6 +21,8 @@ PERMANENT_EXIT_CODE = "PermanentExitCode"
 NOT_PREPARED = "PreparationFailed"
 #: The reason of a replica that held more memory than it may.
 OUT_OF_MEMORY = "OOMKilled"
+#: The reason of a container that its node lost: how it ended is unknown.
+LOST_CONTAINER = "ContainerStatusUnknown"
 #: Reasons of a replica that ended by itself, with which the message is the end of its log.
 BY_ITSELF = ("Error", PERMANENT_EXIT_CODE)
 #: Reasons of a replica that nothing hinders: each passes through these.
@@ -137,7 +139,7 @@ _CAUSES: dict[str, Cause] = dict(
         ),
         *_rows(_LOST, "Evicted Preempting PreemptionByScheduler DeletionByTaintManager EvictionByEvictionAPI"),
         *_rows(_LOST, "TerminationByKubelet DeletionByPodGC NodeLost NodeShutdown Shutdown Terminated"),
-        *_rows(_LOST, "ContainerStatusUnknown Deleted SupervisorLost"),
+        *_rows(_LOST, f"{LOST_CONTAINER} Deleted SupervisorLost"),
         *_rows(_FULL, "UnexpectedAdmissionError NodeAffinity"),
         *_rows(_REFUSED, "FailedCreate FailedCreatePod FailedCreateService TrainJobResourcesCreationFailed"),
         *_rows(_REFUSED, "JobCreationFailed HeadlessServiceCreationFailed PVCCreationFailed"),

@@ -18,7 +18,7 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     cause_of_end,
     cause_of_runner,
 )
-from airflow_trainer_provider.job.diagnosis.last_words import last_words
+from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
 from airflow_trainer_provider.job.plan.framework import Framework
 from airflow_trainer_provider.job.status import JobStatus, ReplicaStatus
 from airflow_trainer_provider.text.redaction import redacted_lines
@@ -104,7 +104,7 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
     culprit = next((replica for replica in status.replicas if replica.name == status.first_failed), None)
     if culprit is None:
         return _without_culprit(job, status)
-    if not log and culprit.reason in BY_ITSELF:
+    if not log and culprit.reason in BY_ITSELF and not is_result(culprit):
         # Kubernetes keeps the end of it in the pod's status.
         log = (culprit.message or "").splitlines()
     traceback = _traceback(log, framework) if _may_have_raised(culprit) else ()
@@ -131,13 +131,11 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
 
 def _may_have_raised(culprit: ReplicaStatus) -> bool:
     """Whether a traceback in the log is the reason of the end: no error of its own ends a process by SIGKILL, or with
-    0, and none of the training's ends another container.
+    0, none of the training's ends another container, and who is taken away may have logged one before.
     """
-    return (
-        culprit.signal != "SIGKILL"
-        and culprit.exit_code != 0
-        and not (culprit.reason or "").startswith((INIT, SIDECAR))
-    )
+    by_itself = culprit.signal != "SIGKILL" and culprit.exit_code != 0
+    beside = (culprit.reason or "").startswith((INIT, SIDECAR))
+    return by_itself and not beside and not cause_of(culprit.reason, culprit.message).infrastructure
 
 
 def _without_culprit(job: str, status: JobStatus) -> Diagnosis:
@@ -165,8 +163,13 @@ def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str],
 
 
 def _said(culprit: ReplicaStatus, log: Sequence[str]) -> str | None:
-    words = last_words(culprit.message)
-    return last_words("\n".join(log)) if words is None and culprit.reason in BY_ITSELF else words
+    if not is_result(culprit):
+        return last_words(culprit.message)
+    text, message = "\n".join(log).rstrip(), (culprit.message or "").strip()
+    if text.endswith(message):
+        # No result, but what the training logged last.
+        return message
+    return last_words(text) if _may_have_raised(culprit) else None
 
 
 def _how(culprit: ReplicaStatus) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from airflow_trainer_provider.job.diagnosis.causes import BY_ITSELF
+from airflow_trainer_provider.job.status import ReplicaStatus
+
 #: A Python error, with the tag of a launcher, such as "[rank1]: ", before it.
 _ERROR = re.compile(r"(?:\[\w+\]: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt): \S.*)")
 #: Rulers, headings and table rows in the output of launchers.
@@ -16,24 +19,23 @@ _LONGEST = 300
 def last_words(message: str | None) -> str | None:
     """The line of a message that best explains the end: the last error, else the last line that is not only layout.
 
-    :param message: of a container or a pod. It can be the end of a log; the result of a training that failed after it
-        has written that one says nothing of the end.
+    :param message: of a container or a pod. It can be the end of a log.
     """
-    lines = _lines(message or "")
+    lines = [line.strip() for line in (message or "").splitlines() if re.search(r"\w", line)]
     errors = [found[1] for line in lines if (found := _ERROR.fullmatch(line))]
     texts = [line for line in lines if not _LAYOUT.fullmatch(line)]
     return (errors or texts or lines)[-1][:_LONGEST] if lines else None
 
 
-def _lines(message: str) -> list[str]:
-    return [] if _is_result(message) else [line.strip() for line in message.splitlines() if re.search(r"\w", line)]
+def is_result(end: ReplicaStatus) -> bool:
+    """Whether the message of a failed replica is the result that it had written before, and no error.
 
-
-def _is_result(message: str) -> bool:
-    if not message.lstrip().startswith("{"):
+    :param end: of the replica.
+    """
+    if end.reason not in BY_ITSELF:
         return False
     try:
-        json.loads(message)
+        json.loads(end.message or "")
     except (ValueError, RecursionError):
         return False
     return True

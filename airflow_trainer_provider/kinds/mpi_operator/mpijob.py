@@ -201,7 +201,8 @@ def _container(main: Manifest, group: str) -> str | None:
     if written_groups(main):
         return _CONTAINER
     specs = {kind.lower(): spec for kind, spec in main["spec"]["mpiReplicaSpecs"].items()}
-    return default_container((specs.get(group) or {}).get("template") or {})
+    name: str | None = main["spec"].get("mainContainer")
+    return name or default_container((specs.get(group) or {}).get("template") or {})
 
 
 def _blocked_by_v2beta1(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef | None:

@@ -1,4 +1,4 @@
-"""Which of a pod's containers is the training's, and which of them has failed.
+"""Which of a pod's containers is the training's, and which of the others keeps the pod from succeeding.
 
 Webhooks, as those of service meshes, add containers to pods, and may put theirs first.
 """
@@ -27,20 +27,6 @@ def training_container_of(kind: Kind, main: Manifest, pod: Manifest) -> str:
     return default_container(pod) or ""
 
 
-def failed_container_of(pod: Manifest, training: str) -> str:
-    """The name of the container whose log says why a pod has failed; the training's, where no other one has.
-
-    :param pod: the pod.
-    :param training: the name of the training's container.
-    """
-    state = status_of(pod, training).get("state") or {}
-    if "running" in state or "terminated" in state:
-        failed = failed_sidecar(pod, training)
-    else:
-        failed = next(filter(_has_failed, (pod.get("status") or {}).get("initContainerStatuses") or ()), None)
-    return str(failed["name"]) if failed else training
-
-
 def failed_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
     """The status of the container that has failed a pod whose training has succeeded; None where that is not so.
 
@@ -49,8 +35,31 @@ def failed_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
     """
     if (pod.get("status") or {}).get("phase") != "Failed" or _exit_code(status_of(pod, training)) != 0:
         return None
-    failed = [each for each in statuses(pod) if _exit_code(each)]
-    return min(failed, key=lambda each: each["state"]["terminated"].get("finishedAt") or "", default=None)
+    return min((each for each in statuses(pod) if _exit_code(each)), key=_end_order, default=None)
+
+
+def stuck_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
+    """The status of the container that has never started in a pod whose training has succeeded, and keeps the pod from
+    its end; None where there is none.
+
+    :param pod: the pod.
+    :param training: the name of the training's container.
+    """
+    if (pod.get("status") or {}).get("phase") != "Pending" or _exit_code(status_of(pod, training)) != 0:
+        return None
+    return next((each for each in statuses(pod) if "waiting" in (each.get("state") or {})), None)
+
+
+def has_run(pod: Manifest, name: str) -> bool:
+    """Whether one of a pod's containers has run, so that there is, or was, a log of it.
+
+    :param pod: the pod.
+    :param name: of the container.
+    """
+    inits: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    status = next((each for each in (*statuses(pod), *inits) if each["name"] == name), {})
+    states = {**(status.get("state") or {}), **(status.get("lastState") or {})}
+    return "running" in states or "terminated" in states
 
 
 def status_of(pod: Manifest, name: str) -> Mapping[str, Any]:
@@ -71,9 +80,10 @@ def statuses(pod: Manifest) -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def _has_failed(status: Mapping[str, Any]) -> bool:
-    ends = ((status.get(name) or {}).get("terminated") or {} for name in ("state", "lastState"))
-    return any(end.get("exitCode") for end in ends)
+def _end_order(status: Mapping[str, Any]) -> tuple[bool, str]:
+    at = status["state"]["terminated"].get("finishedAt")
+    # When a container that its node lost has ended is unknown.
+    return at is None, at or ""
 
 
 def _exit_code(status: Mapping[str, Any]) -> int | None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from airflow_trainer_provider.job.diagnosis.causes import ON_THE_WAY, OUT_OF_MEMORY
 from airflow_trainer_provider.job.diagnosis.exit_code import judged_by_exit_code
+from airflow_trainer_provider.job.diagnosis.last_words import is_result
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.status.disrupted import is_cut_short
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
@@ -93,7 +94,7 @@ def _likely(end: ReplicaStatus) -> int:
 
 
 def _has_lost_peer(end: ReplicaStatus) -> bool:
-    return _LOST_PEER.search(end.message or "") is not None
+    return not is_result(end) and _LOST_PEER.search(end.message or "") is not None
 
 
 def _finished_at(end: ReplicaStatus) -> datetime:
@@ -144,6 +145,9 @@ def _deleted(replica: ReplicaState) -> ReplicaStatus:
 def _as_it_ended(replica: ReplicaState, culprit: ReplicaStatus | None, failed: bool) -> ReplicaStatus:
     """A replica that did not fail first."""
     status = replica.status
+    if not failed and status.exit_code == 0 and replica.disrupted_at is None:
+        # What became of the containers beside a training that has succeeded changes nothing.
+        return status.model_copy(update={"reason": "Completed", "message": None})
     if status.finished_at is None:
         was_stopped = _was_under_way(replica)
     elif status.reason == "Error":

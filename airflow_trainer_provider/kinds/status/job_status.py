@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from airflow_trainer_provider.job.diagnosis.causes import ON_THE_WAY
-from airflow_trainer_provider.job.diagnosis.last_words import last_words
+from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY, SIDECAR
+from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
@@ -204,6 +204,8 @@ def _why_again(again: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
     """What the replica that was started again ended with."""
     replica = again[0]
     end = replica.last_end or replica.status
+    if end.message and (end.reason or "").startswith((INIT, SIDECAR)):
+        return end.reason, f"{end.name}: {end.message}"
     known = end.signal or end.exit_code is not None
     return end.reason, f"{end.name} {how_it_ended(end)}" if known else end.name
 
@@ -254,7 +256,8 @@ def _closed(
     finished_at = controller.finished_at or max(ends, default=parse_time(deleted_at) if deleted_at else None)
     update: dict[str, object] = {"replicas": rows, "finished_at": finished_at}
     if culprit:
-        update |= {"reason": culprit.reason, "message": last_words(culprit.message), "first_failed": culprit.name}
+        words = None if is_result(culprit) else last_words(culprit.message)
+        update |= {"reason": culprit.reason, "message": words, "first_failed": culprit.name}
     if culprit and culprit.reason == DEADLINE:
         # The time of its pod was up, as that of all others was: nothing failed.
         update |= {"first_failed": None, "replicas": settle(replicas, failed=False)[1]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_trainer_provider.job.diagnosis.causes import OUT_OF_MEMORY
+from airflow_trainer_provider.job.diagnosis.causes import LOST_CONTAINER, OUT_OF_MEMORY
 from airflow_trainer_provider.job.result import read_result
 from airflow_trainer_provider.job.status import SIGNAL_BASE, ReplicaStatus, signal_name
 from airflow_trainer_provider.kinds.base import Manifest
@@ -27,7 +27,7 @@ def ended(blank: ReplicaStatus, terminated: Mapping[str, Any]) -> ReplicaStatus:
     reason = terminated.get("reason") or ("Completed" if code == 0 else "Error")
     name = signal_name(terminated.get("signal") or code - SIGNAL_BASE)
     # The exit code of a container that its node lost is made up.
-    unknown = reason == "ContainerStatusUnknown"
+    unknown = reason == LOST_CONTAINER
     return blank.model_copy(
         update={
             "exit_code": None if name or unknown else code,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT, SIDECAR
+from airflow_trainer_provider.job.diagnosis.causes import INIT, LOST_CONTAINER, ON_THE_WAY, SIDECAR
+from airflow_trainer_provider.job.diagnosis.last_words import last_words
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest
-from airflow_trainer_provider.kinds.status.containers import failed_sidecar, status_of
+from airflow_trainer_provider.kinds.status.containers import failed_sidecar, status_of, stuck_sidecar
 from airflow_trainer_provider.kinds.status.first_deletion import order_of_deletion
 from airflow_trainer_provider.kinds.status.pod_end import (
     asked_to_go_at,
@@ -72,16 +73,32 @@ def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = Fal
     if gone and stage != "ended":
         status, stage = (lost(status, pod) if stage == "running" else status), "ended"
     disruption = disruption_of(pod, status) if stage == "ended" else None
+    asked_at = asked_to_go_at(pod, status.finished_at)
+    if status.reason == "Completed":
+        status, stage = _beside(status, stage, pod, name)
     return PodState(
         status=status,
         stage=stage,
         scheduled=bool(node),
         created_at=created_at(pod),
-        asked_to_go_at=asked_to_go_at(pod, status.finished_at),
+        asked_to_go_at=asked_at,
         last_end=ended(blank, last) if last else None,
         deletion_order=order_of_deletion(pod),
         disrupted_at=disruption.at if disruption else None,
     )
+
+
+def failed_container(pod: Manifest, name: str) -> str:
+    """The name of the container whose log says why a pod has failed; the training's, where no other one is to blame.
+
+    :param pod: the pod.
+    :param name: of the training's container.
+    """
+    blank = ReplicaStatus(group="", index=0)
+    reason = read_pod(pod, blank, name).status.reason or ""
+    if reason.startswith(SIDECAR) and (sidecar := failed_sidecar(pod, name)):
+        return str(sidecar["name"])
+    return next((init for init, _ in _inits(blank, pod)), name) if reason.startswith(INIT) else name
 
 
 def _as_reported(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, Any]) -> tuple[ReplicaStatus, Stage]:
@@ -94,8 +111,6 @@ def _as_reported(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, An
         status = ended(blank, state["terminated"])
         # When a container that its node lost has ended is unknown.
         status = judged(status.model_copy(update={"finished_at": status.finished_at or last_change(pod)}), pod)
-        if status.reason == "Completed" and (sidecar := failed_sidecar(pod, container["name"])):
-            status = _failed_beside(status, pod, sidecar)
         return status, "waiting" if _starts_again(pod, status) else "ended"
     if _has_ended(pod):
         return judged(_ended_without_container(blank, pod), pod), "ended"
@@ -150,11 +165,14 @@ def _waiting(
 
 def _init(blank: ReplicaStatus, pod: Manifest) -> ReplicaStatus | None:
     """The init container that the pod waits for, or has failed with; None where all have done their work."""
+    return next((status for _, status in _inits(blank, pod)), None)
+
+
+def _inits(blank: ReplicaStatus, pod: Manifest) -> Iterator[tuple[str, ReplicaStatus]]:
     for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
         status = _init_container(blank, pod, container)
         if status:
-            return status
-    return None
+            yield container["name"], status
 
 
 def _init_container(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, Any]) -> ReplicaStatus | None:
@@ -185,17 +203,33 @@ def _failed_init(blank: ReplicaStatus, terminated: Mapping[str, Any], said: str)
 
 
 def _said_of_end(end: ReplicaStatus, said: str) -> str:
-    return f"{said} {how_it_ended(end)}" + (f": {end.message}" if end.message else "")
+    words = last_words(end.message)
+    return f"{said} {how_it_ended(end)}" + (f": {words}" if words else "")
+
+
+def _beside(status: ReplicaStatus, stage: Stage, pod: Manifest, name: str) -> tuple[ReplicaStatus, Stage]:
+    """A training that has succeeded, in a pod that another container may have failed, or keep from its end."""
+    failed, stuck = failed_sidecar(pod, name), stuck_sidecar(pod, name)
+    if failed:
+        return _failed_beside(status, pod, failed), stage
+    if stuck and stuck["state"]["waiting"].get("reason") not in ON_THE_WAY:
+        waiting = stuck["state"]["waiting"]
+        message = ": ".join(filter(None, [f"sidecar {stuck['name']}", waiting.get("message")]))
+        update = {"reason": f"{SIDECAR}{waiting['reason']}", "message": message, "finished_at": None}
+        return status.model_copy(update=update), "waiting"
+    return status, stage
 
 
 def _failed_beside(status: ReplicaStatus, pod: Manifest, sidecar: Mapping[str, Any]) -> ReplicaStatus:
-    """The end of a training that succeeded, in a pod that another container has failed."""
+    """The end of a training that succeeded, in a pod that another container has failed: at that one's end."""
     end = ended(status, sidecar["state"]["terminated"])
-    disruption = disruption_of(pod, end)
-    if disruption:
-        return status.model_copy(update={"reason": disruption.reason, "message": disruption.message})
-    said = _said_of_end(end, f"sidecar {sidecar['name']}")
-    return status.model_copy(update={"reason": f"{SIDECAR}{end.reason}", "message": said})
+    end = end.model_copy(update={"finished_at": end.finished_at or last_change(pod)})
+    reason, message = f"{SIDECAR}{end.reason}", _said_of_end(end, f"sidecar {sidecar['name']}")
+    if disruption := disruption_of(pod, end):
+        reason, message = disruption.reason, disruption.message or ""
+    elif end.reason == LOST_CONTAINER:
+        reason = LOST_CONTAINER
+    return status.model_copy(update={"reason": reason, "message": message or None, "finished_at": end.finished_at})
 
 
 def _is_sidecar(pod: Manifest, name: str) -> bool:

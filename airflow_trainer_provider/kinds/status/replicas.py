@@ -89,8 +89,7 @@ def _replica(
     restarts = sum(state.status.restarts for state in had)
     return ReplicaState(
         status=newest.status.model_copy(update={"restarts": restarts + max(attempt or 0, len(failed))}),
-        # No controller starts one again whose exit code was 0, whatever it was ended by.
-        stage=newest.stage if there or newest.status.exit_code == 0 else "waiting",
+        stage=newest.stage if there or _is_complete(newest) else "waiting",
         newest=newest,
         pod=newest if there else None,
         started_at=_first_start(had),
@@ -98,6 +97,11 @@ def _replica(
         attempt=attempt,
         disrupted_at=newest.disrupted_at,
     )
+
+
+def _is_complete(state: PodState) -> bool:
+    """Whether no controller starts it again: its exit code was 0, whatever it was ended by."""
+    return state.status.exit_code == 0 and (state.disrupted_at is not None or not state.status.failed)
 
 
 def _failures(states: Sequence[PodState]) -> list[ReplicaStatus]:

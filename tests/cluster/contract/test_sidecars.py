@@ -81,12 +81,14 @@ async def test_an_image_that_is_missing_behind_a_container_that_stands_first(con
 
 
 async def test_a_sidecar_that_fails_is_named(contract):
-    job = contract.case.job('print("trained")', nodes=1, sidecars=[_sidecar("echo disk is full >&2; exit 3")])
+    sidecar = _sidecar("echo starting; echo disk is full >&2; exit 3")
+    job = contract.case.job('print("trained")', nodes=1, sidecars=[sidecar])
+
     diagnosis = await verdict(contract, job)
 
     assert (diagnosis.reason, diagnosis.exit_code) == ("Sidecar:Error", 0)
     assert "sidecar shipper ended with exit code 3: disk is full" in diagnosis.message
-    assert diagnosis.last_log_lines == ("disk is full",)
+    assert diagnosis.last_log_lines == ("starting", "disk is full")
     assert "Correct the container that the message names" in diagnosis.way_out
 
 

@@ -37,6 +37,7 @@ def _status(*reasons, phase=JobPhase.STARTING, waiting_since=0, reason=None, **f
         ("ErrImagePull", 60),
         ("ImagePullBackOff", 60),
         ("Init:ImagePullBackOff", 60),
+        ("Sidecar:ImagePullBackOff", 60),
         ("CreateContainerConfigError", 60),
         ("CreateContainerError", 60),
         ("RunContainerError", 60),

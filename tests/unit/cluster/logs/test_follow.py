@@ -157,4 +157,28 @@ async def test_where_the_node_has_no_log_any_more_the_lines_that_were_read_are_t
     api.remove_containers(pod)
 
     assert await logs.tail(Snapshot(job, [older, pod]), "worker-0", 9) == ["one", "two"]
+    # Who has read nothing of the newest pod has no word of an earlier one in its place.
+    assert await JobLogs(cluster, job, "").tail(Snapshot(job, [older, pod]), "worker-0", 9) == []
     assert await JobLogs(cluster, job, "").tail(Snapshot(job, [pod]), "worker-0", 9) == []
+
+
+async def test_the_lines_that_were_read_of_an_earlier_pod_are_not_those_of_the_newest(api, pod):
+    cluster, job = await api.cluster(), JobObject(KIND, api.get(KIND.resource, "j"))
+    ended, logs = asyncio.Event(), JobLogs(cluster, job, "")
+    ended.set()
+    async with aclosing(lines_of(logs.blocks(ended))) as lines:
+        assert [line.text async for line in lines] == ["one", "two"]
+    metadata = {"labels": pod["metadata"]["labels"], "creationTimestamp": "2026-11-21T08:00:00Z"}
+    newest = api.add(PODS, "later", metadata=metadata, spec=pod["spec"], status=pod["status"])
+    api.remove_containers(newest)
+
+    assert await logs.tail(Snapshot(job, [pod, newest]), "worker-0", 9) == []
+
+
+async def test_a_pod_that_has_never_run_has_no_last_lines_and_an_earlier_one_has(api, pod):
+    cluster, job = await api.cluster(), JobObject(KIND, api.get(KIND.resource, "j"))
+    metadata = {"labels": pod["metadata"]["labels"], "creationTimestamp": "2026-11-21T08:00:00Z"}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "jax", "state": {"waiting": {}}}]}
+    newest = api.add(PODS, "later", metadata=metadata, spec=pod["spec"], status=status)
+
+    assert await JobLogs(cluster, job, "").tail(Snapshot(job, [pod, newest]), "worker-0", 9) == ["one", "two"]

@@ -378,3 +378,29 @@ def test_a_sidecar_has_a_way_out_of_its_own():
 
     assert (diagnosis.kind, diagnosis.retry_can_help) == ("user", "unknown")
     assert "restartPolicy Always" in diagnosis.way_out
+
+
+def test_a_failure_that_is_logged_as_json_is_its_reason():
+    line = '{"level": "error", "msg": "the bucket is read-only"}'
+
+    assert line in _diagnose("jax", f"epoch 1\n{line}\n", message=line).message
+
+
+@pytest.mark.parametrize("log", ["", "ConnectionError: retry 1 of 5\nepoch 3\n"])
+def test_without_an_error_after_the_result_nothing_is_made_up(log):
+    diagnosis = _diagnose("jax", log, message='{"loss": 1}', signal="SIGKILL", exit_code=None)
+
+    assert diagnosis.message == "worker-1 (rank 1) failed first: it was ended by SIGKILL, Error."
+    assert "loss" not in diagnosis.text()
+
+
+def test_a_log_says_nothing_more_where_there_was_no_message():
+    assert _diagnose("jax", "KeyError: retried\nepoch 3\n").message.endswith("ended with exit code 1, Error.")
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "EvictionByEvictionAPI", "Deleted", "NodeLost"])
+def test_a_traceback_of_who_was_taken_away_does_not_forbid_the_retry(reason):
+    diagnosis = _diagnose("jax", MISSING, reason=reason, message="the node was drained")
+
+    assert (diagnosis.retry_can_help, diagnosis.infrastructure, diagnosis.traceback) == ("yes", True, ())
+    assert diagnosis.message.endswith(f"{reason}: the node was drained.")

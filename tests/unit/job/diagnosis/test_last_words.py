@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_trainer_provider.job.diagnosis.last_words import last_words
+from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
+from airflow_trainer_provider.job.status import ReplicaStatus
 
 #: The end of the output of torchrun, as a pod's status keeps it.
 TORCHRUN = """\
@@ -44,11 +45,25 @@ Root Cause (first observed failure):
         ("sh: 1: nosuch: not found\n", "sh: 1: nosuch: not found"),
         ("reason : by itself", "reason : by itself"),
         ("x" * 1000, "x" * 300),
-        # A training that failed after it had written its result.
-        ('{"metrics": {"loss": 1}}\n', None),
-        ('{"metrics": {"lo', '{"metrics": {"lo'),
-        ("{nothing}", "{nothing}"),
     ],
 )
 def test_the_line_that_explains_the_end_is_chosen(message, line):
     assert last_words(message) == line
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "expected"),
+    [
+        ('{"metrics": {"loss": 1}}\n', "Error", True),
+        ("[1]", "Error", True),
+        ("0.93", "PermanentExitCode", True),
+        ('"done"', "Error", True),
+        ('{"metrics": {"lo', "Error", False),
+        ("no such file", "Error", False),
+        ("[" * 100_000, "Error", False),
+        (None, "Error", False),
+        ('{"a": 1}', "Evicted", False),
+    ],
+)
+def test_a_result_that_a_failed_training_had_written(message, reason, expected):
+    assert is_result(ReplicaStatus(group="worker", index=0, reason=reason, message=message)) == expected

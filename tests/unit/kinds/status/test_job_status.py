@@ -590,3 +590,45 @@ def test_the_time_to_read_a_job_grows_no_faster_than_its_pods():
 
     # Ten times the pods; a quadratic step would need a hundred times as long.
     assert seconds(1000) < 30 * seconds(100)
+
+
+def _with_sidecar(replica, code, *, ran=(5, 20), failed_at=30, phase="Failed"):
+    manifest = pod("succeeded", replica, ran=ran)
+    manifest["spec"]["containers"].append({"name": "shipper"})
+    end = {"exitCode": code, "finishedAt": _text(failed_at)}
+    manifest["status"]["containerStatuses"].append({"name": "shipper", "state": {"terminated": end}})
+    manifest["status"]["phase"] = phase
+    return manifest
+
+
+def test_a_training_that_failed_before_a_sidecar_of_another_replica_did_failed_first():
+    found = status(
+        _with_sidecar("worker-0", 3, failed_at=60), pod("exit-3", "worker-1", ran=(5, 40)), controller=FAILED
+    )
+
+    assert (found.phase, found.first_failed) == (JobPhase.FAILED, "worker-1")
+
+
+def test_a_sidecar_that_was_stopped_in_the_end_changes_nothing_of_a_success():
+    rows = [_with_sidecar("worker-0", 143), _with_sidecar("worker-1", 3)]
+
+    found = status(*rows, controller=ControllerStatus(JobPhase.SUCCEEDED))
+
+    assert [(row.reason, row.message, row.failed) for row in found.replicas] == [("Completed", None, False)] * 2
+
+
+def test_a_replica_that_a_sidecar_has_failed_is_to_start_again():
+    found = status(running("worker-1"), gone=[_with_sidecar("worker-0", 3)])
+
+    assert (found.phase, found.reason) == (JobPhase.RESTARTING, "Sidecar:Error")
+    assert found.message == "worker-0: sidecar shipper ended with exit code 3"
+
+
+def test_a_result_is_no_reason():
+    found = status(
+        pod("exit-3", "worker-0", ran=(5, 30), message='{"backend": "nccl"}'),
+        pod("exit-3", "worker-1", ran=(5, 30)),
+        controller=FAILED,
+    )
+
+    assert (found.first_failed, found.message) == ("worker-0", None)

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
-from airflow_trainer_provider.kinds.status.pod_status import read_pod
+from airflow_trainer_provider.kinds.status.pod_status import failed_container, read_pod
 
 _PODS = Path(__file__).parent / "pods"
 
@@ -114,6 +114,101 @@ def test_a_sidecar_that_was_ended_with_its_pod_has_not_failed_it():
     manifest["status"].setdefault("conditions", []).append(target | {"lastTransitionTime": end})
 
     assert _read(manifest).status.reason == "EvictionByEvictionAPI"
+
+
+def test_who_was_taken_away_while_only_its_sidecar_ran_was_not_cut_short():
+    manifest = _beside("Failed", 143)
+    own, sidecar = (each["state"]["terminated"] for each in manifest["status"]["containerStatuses"])
+    own["finishedAt"], sidecar["finishedAt"] = "2026-11-21T07:00:00Z", "2026-11-21T07:05:00Z"
+    at = {"deletionTimestamp": "2026-11-21T07:05:20Z", "deletionGracePeriodSeconds": 30}
+    manifest["metadata"] |= at
+
+    state = _read(manifest)
+
+    assert (state.status.reason, state.status.exit_code, state.disrupted_at) == ("Stopped", 0, None)
+
+
+def test_a_sidecar_fails_its_pod_when_it_ends():
+    manifest = _beside("Failed", 3)
+    manifest["status"]["containerStatuses"][1]["state"]["terminated"]["finishedAt"] = "2026-12-01T00:00:00Z"
+
+    assert _read(manifest).status.finished_at.isoformat() == "2026-12-01T00:00:00+00:00"
+
+
+def test_a_sidecar_that_its_node_lost_is_the_nodes_failure():
+    manifest = _beside("Failed", 137)
+    lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "could not be located"}
+    manifest["status"]["containerStatuses"][1]["state"] = {"terminated": lost}
+
+    state = _read(manifest)
+
+    assert (state.status.reason, state.status.finished_at is not None) == ("ContainerStatusUnknown", True)
+
+
+def test_of_two_sidecars_the_first_to_fail_is_named_also_beside_one_that_was_lost():
+    manifest = _beside("Failed", 3)
+    lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "finishedAt": None}
+    manifest["status"]["containerStatuses"].append({"name": "lost", "state": {"terminated": lost}})
+
+    assert _read(manifest).status.message.startswith("sidecar shipper ended with exit code 3")
+
+
+def test_of_many_lines_of_a_sidecar_the_one_that_explains_its_end_is_kept():
+    manifest = _beside("Failed", 3)
+    end = manifest["status"]["containerStatuses"][1]["state"]["terminated"]
+    end["message"] = "starting\nOSError: disk is full\nbye\n"
+
+    assert _read(manifest).status.message == "sidecar shipper ended with exit code 3: OSError: disk is full"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stage", "said"),
+    [
+        ("ImagePullBackOff", "waiting", ("Sidecar:ImagePullBackOff", "sidecar shipper: so it is")),
+        ("ContainerCreating", "ended", ("Completed", None)),
+    ],
+)
+def test_a_sidecar_that_cannot_start_keeps_its_pod_from_the_end(reason, stage, said):
+    manifest = _beside("Pending", 0)
+    waiting = {"waiting": {"reason": reason, "message": "so it is"}}
+    manifest["status"]["containerStatuses"][1]["state"] = waiting
+
+    state = _read(manifest)
+
+    assert (state.stage, (state.status.reason, state.status.message)) == (stage, said)
+    assert (state.status.finished_at is None) == (stage == "waiting")
+
+
+_FETCHED = {
+    "name": "fetch",
+    "state": {"terminated": {"exitCode": 0}},
+    "lastState": {"terminated": {"exitCode": 128}},
+}
+
+
+@pytest.mark.parametrize(
+    ("fixture", "changes", "expected"),
+    [
+        ("exit-3", {}, "train"),
+        ("succeeded", {}, "train"),
+        ("init-failed", {}, "prepare"),
+        ("init-image", {}, "prepare"),
+        # An init container that failed once, and succeeded then, has let the training run.
+        ("crash-loop", {"initContainerStatuses": [_FETCHED]}, "train"),
+        ("evicted-api", {}, "train"),
+    ],
+)
+def test_whose_log_says_why_a_pod_has_failed(fixture, changes, expected):
+    manifest = pod(fixture, **changes)
+    manifest["spec"]["containers"].append({"name": "shipper"})
+    end = {"exitCode": 143, "finishedAt": "2026-12-01T00:00:00Z"}
+    manifest["status"].setdefault("containerStatuses", []).append({"name": "shipper", "state": {"terminated": end}})
+
+    assert failed_container(manifest, "train") == expected
+
+
+def test_the_log_of_a_sidecar_says_why_it_has_failed_the_pod():
+    assert failed_container(_beside("Failed", 3), "train") == "shipper"
 
 
 def _beside(phase, code):
