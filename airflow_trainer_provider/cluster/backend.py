@@ -150,7 +150,8 @@ class ClusterBackend:
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """How the job stands now."""
-        return (await self._snapshot(handle)).status()
+        snapshot = await self._snapshot(handle, why=True)
+        return self._connected().client.clock.here(snapshot.status())
 
     async def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
         """The job's status now and after each change, up to its end."""
@@ -375,10 +376,10 @@ class ClusterBackend:
         ours = handle.owner > 0
         return await watch_job(self._connected(), kind, namespace, handle.name, handle.uid, ours=ours, read=read)
 
-    async def _snapshot(self, handle: JobHandle) -> Snapshot:
+    async def _snapshot(self, handle: JobHandle, *, why: bool = False) -> Snapshot:
         if handle.uid in self._ended:
             return self._ended[handle.uid]
-        return await Snapshot.read(self._connected(), await self._job(handle))
+        return await Snapshot.read(self._connected(), await self._job(handle), why=why)
 
     async def _trimmed_job(self, handle: JobHandle) -> JobObject:
         job = await self._job(handle)

@@ -83,7 +83,7 @@ async def describe(backend: Backend, cluster: Cluster, handle: JobHandle, job: J
     :param handle: of the job.
     :param job: as it was read.
     """
-    snapshot = await Snapshot.read(cluster, job)
+    snapshot = await Snapshot.read(cluster, job, why=True)
     status, mask = snapshot.status(), snapshot.mask()
     conditions: list[Manifest] = (job.main.get("status") or {}).get("conditions") or []
     return Description(

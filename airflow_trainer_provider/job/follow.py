@@ -137,11 +137,11 @@ async def _statuses(
                 yield status
             elif deadline and _now() >= deadline:
                 raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
-            verdict = _verdict(monitor, status)
+            status, verdict = await _judged(backend, handle, monitor, status)
             if status and verdict:
                 outcome = verdict.outcome(status, _now())
-                await _end(backend, handle, verdict, changes, deadline)
-                yield outcome
+                last = await _end(backend, handle, verdict, changes, deadline)
+                yield last if last and last.phase is JobPhase.SUCCEEDED else outcome
                 return
     finally:
         await changes.close()
@@ -149,21 +149,34 @@ async def _statuses(
 
 async def _end(
     backend: Backend, handle: JobHandle, verdict: CannotStart, changes: _Changes, deadline: datetime | None
-) -> None:
+) -> JobStatus | None:
     """End a job that can never start, and wait until it has ended.
 
     That wait is over at the deadline, and after :data:`_ENDED_SECONDS`: an object that cannot be deleted, such as a pod
     on a node that is gone, must not keep the verdict back.
+
+    :return: the job's last status, where it is known.
     """
-    reason = f"it cannot start: {verdict.reason}: {verdict.message}"
     # Suspended, it would be resumed by the next try, and would fail that one as well.
-    if await backend.cancel(handle, reason, resumable=False):
+    if await backend.cancel(handle, verdict.why, resumable=False):
         with suppress(asyncio.TimeoutError):
-            await with_timeout(changes.skip_to_end(), _shortest(_seconds_to(deadline), _ENDED_SECONDS))
+            return await with_timeout(changes.skip_to_end(), _shortest(_seconds_to(deadline), _ENDED_SECONDS))
+    return None
 
 
-def _verdict(monitor: Monitor | None, status: JobStatus | None) -> CannotStart | None:
-    return monitor.observe(status, _now()) if monitor and status else None
+async def _judged(
+    backend: Backend, handle: JobHandle, monitor: Monitor | None, status: JobStatus | None
+) -> tuple[JobStatus | None, CannotStart | None]:
+    """The job's status, and why it is not worth waiting for; None where it is."""
+    verdict = monitor.observe(status, _now()) if monitor and status else None
+    if monitor is None or verdict is None:
+        return status, None
+    # The watch may be behind. It knows more of what was before.
+    now = await backend.status(handle)
+    if not now.phase.ended and now.phase is not JobPhase.RUNNING:
+        return status, verdict
+    monitor.observe(now, _now())
+    return now, None
 
 
 def _seconds_to(deadline: datetime | None) -> float | None:
@@ -236,11 +249,13 @@ class _Changes:
             self._next = self._begin()
         return status
 
-    async def skip_to_end(self) -> None:
-        """Wait for the end of the job."""
+    async def skip_to_end(self) -> JobStatus | None:
+        """Wait for the end of the job: its last status, where there is one."""
+        last: JobStatus | None = None
         with suppress(JobLost):
-            while await self._next is not None:
-                self._next = self._begin()
+            while (status := await self._next) is not None:
+                last, self._next = status, self._begin()
+        return last
 
     async def close(self) -> None:
         """Wait for nothing any more."""

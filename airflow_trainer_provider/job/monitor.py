@@ -6,26 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY, SIDECAR
+from airflow_trainer_provider.job.diagnosis.causes import (
+    DEADLINE,
+    INIT,
+    NODE_WARNINGS,
+    ON_THE_WAY,
+    SIDECAR,
+    Hope,
+    cause_of,
+)
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
-#: Reasons that no waiting cures, once the kubelet has had the time to see its mistake.
-_HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
-_HOPELESS_SECONDS = 10.0
-#: Reasons that pass where a registry or a Secret comes late; the kubelet alternates between those of one cause.
-_START_FAILURES = {
-    "ErrImagePull": "image",
-    "ImagePullBackOff": "image",
-    "ImageInspectError": "image",
-    "RegistryUnavailable": "image",
-    "SignatureValidationFailed": "image",
-    "CreateContainerConfigError": "container",
-    "CreateContainerError": "container",
-    "PreCreateHookError": "container",
-    "PreStartHookError": "container",
-    "RunContainerError": "container",
-}
-_START_FAILURE_SECONDS = 60.0
+#: How long a cause may keep a replica from starting, in seconds: the kubelet has seen its mistake by then; a registry,
+#: a Secret or an administrator may come late. What passes by itself is waited for.
+_PATIENCE: dict[Hope, float] = {"none": 10.0, "someone": 60.0}
+#: How long after a refusal another one shows that it does not pass, in seconds. Controllers and kubelets try again
+#: after 1, 2, 4, ... seconds: one comes about a minute after the first.
+_REFUSED_AGAIN = 50.0
+#: How long a controller, or the kubelet, may take to end a job whose time is up, in seconds.
+_ENDS_WITHIN = timedelta(seconds=15)
+#: Phases of a job whose pods wait to start.
+_ON_ITS_WAY = (JobPhase.QUEUED, JobPhase.STARTING)
 #: The cause of a replica that has failed, and that nothing starts again.
 _BLOCKED = "blocked"
 #: How long a job is looked at before its startup timeout can end it: whoever takes a job over sees it at its worst.
@@ -44,6 +45,11 @@ class CannotStart:
     reason: str
     message: str
     replica: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Why the job is ended, for people."""
+        return f"{'its time is up' if self.reason == DEADLINE else 'it cannot start'}: {self.reason}: {self.message}"
 
     def outcome(self, status: JobStatus, now: datetime) -> JobStatus:
         """The last status of the job that is ended for it.
@@ -74,13 +80,13 @@ class _StartFailure:
 
 
 class Monitor:
-    """Watches one job's start.
+    """Watches one job's start, and its deadline.
 
     :param startup_timeout: ``run_policy.startup_timeout_seconds`` of the job; None bounds only what can never start.
     """
 
     # There is one for each job that waits.
-    __slots__ = ("_seen_since", "_start_failures", "_started", "_timeout", "_waiting_since")
+    __slots__ = ("_ends_at", "_refusal", "_seen_since", "_start_failures", "_started", "_timeout", "_waiting_since")
 
     def __init__(self, startup_timeout: float | None) -> None:
         self._timeout = None if startup_timeout is None else timedelta(seconds=startup_timeout)
@@ -88,16 +94,25 @@ class Monitor:
         self._waiting_since: datetime | None = None
         self._seen_since: datetime | None = None
         self._started = False
+        self._ends_at: datetime | None = None
+        # What is refused, and when that was seen first, by the clock of who refuses it.
+        self._refusal: tuple[str, datetime] | None = None
 
     def observe(self, status: JobStatus, now: datetime) -> CannotStart | None:
         """Take in how the job stands.
 
         :param status: the job's status; again and again the same is fine.
         :param now: the time.
-        :return: why the job can never start, or has not in time; None while there is hope.
+        :return: why the job can never start, or has not in time, or why it has no more time; None while there is hope.
         """
         self._note_start_failures(status, now)
         self._note_waiting(status, now)
+        is_bound = status.phase in _ON_ITS_WAY and status.deadline_at
+        self._ends_at = status.deadline_at + _ENDS_WITHIN if status.deadline_at and is_bound else None
+        if self._ends_at and now >= self._ends_at:
+            return CannotStart(DEADLINE, "it has had all the time that run_policy.active_deadline_seconds gives it")
+        if refused := self._refused(status):
+            return refused
         for failure in self._start_failures.values():
             if now >= failure.since + failure.limit:
                 return _never_starts(failure)
@@ -112,15 +127,27 @@ class Monitor:
         """
         ends = [failure.since + failure.limit for failure in self._start_failures.values()]
         timeout = self._timeout_at()
-        if timeout:
-            ends.append(timeout)
+        ends += filter(None, (timeout, self._ends_at))
         return max(0.0, (min(ends) - now).total_seconds()) if ends else None
+
+    def _refused(self, status: JobStatus) -> CannotStart | None:
+        """Why the job can never start, where the cluster refuses it again and again; None where it does not."""
+        hope = cause_of(status.reason, status.message).hope
+        if status.phase.ended or hope not in _PATIENCE or status.refused_at is None:
+            self._refusal = None
+            return None
+        refused = _what_is_refused(status)
+        who = refused.replica or refused.reason
+        if self._refusal is None or self._refusal[0] != who:
+            self._refusal = who, status.refused_at
+        is_again = status.refused_at - self._refusal[1] >= timedelta(seconds=_REFUSED_AGAIN)
+        return refused if is_again else None
 
     def _note_start_failures(self, status: JobStatus, now: datetime) -> None:
         found = {}
         for replica in () if status.phase.ended else status.replicas:
             is_blocking = replica.name == status.blocked_by
-            kind, seconds = (_BLOCKED, _START_FAILURE_SECONDS) if is_blocking else _start_failure_of(replica)
+            kind, seconds = (_BLOCKED, _PATIENCE["someone"]) if is_blocking else _start_failure_of(replica)
             if kind is None:
                 continue
             known = self._start_failures.get(replica.name)
@@ -129,8 +156,10 @@ class Monitor:
         self._start_failures = found
 
     def _note_waiting(self, status: JobStatus, now: datetime) -> None:
-        # What starts again has started once: that is a matter of restarts and deadlines, not of this timeout.
-        self._started = self._started or status.phase in (JobPhase.RUNNING, JobPhase.RESTARTING) or status.phase.ended
+        # What has run, and starts again, is a matter of restarts and deadlines, not of this timeout.
+        in_init = status.started_at is None and (status.reason or "").startswith(INIT)
+        has_run = status.phase is JobPhase.RUNNING or (status.phase is JobPhase.RESTARTING and not in_init)
+        self._started = self._started or has_run or status.phase.ended
         self._waiting_since = None if self._started else status.waiting_since
         if self._waiting_since is None:
             self._seen_since = None
@@ -162,13 +191,20 @@ def _names(replicas: Sequence[ReplicaStatus]) -> str:
     return ", ".join(replica.name for replica in replicas[:3]) + (", ..." if len(replicas) > 3 else "")
 
 
+def _what_is_refused(status: JobStatus) -> CannotStart:
+    said = (status.reason, status.message)
+    replica = next((each for each in status.replicas if said == (each.reason, f"{each.name}: {each.message}")), None)
+    message = (replica.message if replica else status.message) or "the cluster refuses it"
+    return CannotStart(status.reason or "Unknown", message, replica.name if replica else None)
+
+
 def _start_failure_of(replica: ReplicaStatus) -> tuple[str | None, float]:
-    reason = (replica.reason or "").removeprefix(INIT).removeprefix(SIDECAR)
-    if replica.finished_at is not None:
+    """What keeps a replica from starting, and for how many seconds it may; None where it passes by itself."""
+    cause = cause_of((replica.reason or "").removeprefix(SIDECAR), replica.message)
+    if replica.finished_at is not None or cause.hope not in _PATIENCE or replica.reason in NODE_WARNINGS:
         return None, 0.0
-    if reason in _HOPELESS:
-        return reason, _HOPELESS_SECONDS
-    return _START_FAILURES.get(reason), _START_FAILURE_SECONDS
+    # The kubelet alternates between the reasons of one cause.
+    return f"{'rejected' if cause.kind == 'rejected' else 'image'} {cause.hope}", _PATIENCE[cause.hope]
 
 
 def _never_starts(failure: _StartFailure) -> CannotStart:

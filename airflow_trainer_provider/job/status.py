@@ -129,6 +129,9 @@ class JobStatus(_Record):
     :param replicas: in the order of their ranks; the first one's result is the job's.
     :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds
         the job. It is for whoever waits, by the clock of that machine, and not part of the record.
+    :param refused_at: when the cluster refused last what the replicas wait for, as ``reason`` and ``message`` say it;
+        None where nothing is known to be refused. Likewise.
+    :param deadline_at: when the job's time is up, where its controller does not end it in any case; likewise.
     :param blocked_by: the replica whose failure keeps the job from starting, and that the controller neither counts nor
         cures; likewise.
     :param queue: its place in the queue that holds it, where the backend knows; likewise.
@@ -146,6 +149,8 @@ class JobStatus(_Record):
     first_failed: str | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     waiting_since: datetime | None = Field(default=None, exclude=True)
+    refused_at: datetime | None = Field(default=None, exclude=True)
+    deadline_at: datetime | None = Field(default=None, exclude=True)
     blocked_by: str | None = Field(default=None, exclude=True)
     queue: QueuePlace | None = Field(default=None, exclude=True)
     progress: Progress | None = Field(default=None, exclude=True)

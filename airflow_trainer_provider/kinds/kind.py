@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.job.status import Progress
@@ -100,6 +101,8 @@ class Kind:
         starts a replica more often than ``backoff_limit`` allows; None where it need not.
     :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, though the
         controller neither counts nor cures it; None where there is none.
+    :param deadline_at: main object -> when its time is up, where its controller does not end it then in any case; None
+        for a kind whose controller does.
     :param progress: main object -> what the training reports; None where the kind has no field for it.
     :param runtime_groups: replaces ``groups`` for jobs that were not rendered here; None where no runtime decides.
     :param creation: what it takes to create a main object.
@@ -125,6 +128,7 @@ class Kind:
     replaces_pods: bool = False
     without_restart: Callable[[Manifest, Sequence[Manifest]], Manifest | None] | None = None
     blocked_by: Callable[[Manifest, Sequence[Manifest]], ReplicaRef | None] | None = None
+    deadline_at: Callable[[Manifest], datetime | None] | None = None
     progress: Callable[[Manifest], Progress | None] | None = None
     runtime_groups: RuntimeGroups | None = None
     creation: Creation = Creation()

@@ -31,10 +31,11 @@ class ServerClock:
             self.ahead = ahead if abs(ahead) > _UNCERTAIN else timedelta(0)
 
     def here(self, status: JobStatus) -> JobStatus:
-        """A job's status, with the time from which its start is measured by this machine's clock.
+        """A job's status, with the times by which its start and its end are measured by this machine's clock.
 
         :param status: as the cluster has it.
         """
-        if status.waiting_since is None or not self.ahead:
+        if not self.ahead:
             return status
-        return status.model_copy(update={"waiting_since": status.waiting_since - self.ahead})
+        times = {name: getattr(status, name) for name in ("waiting_since", "refused_at", "deadline_at")}
+        return status.model_copy(update={name: at - self.ahead for name, at in times.items() if at})

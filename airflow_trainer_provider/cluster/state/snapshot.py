@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class Snapshot:
     :param pods: those that are there.
     :param gone: the last version of those that were there.
     :param children: the objects in which the main one's kind keeps the job's status.
-    :param events: of the job's objects, the oldest first; asked for only while there are no pods.
+    :param events: of the job's objects, the oldest first; asked for only while pods are missing, or wait.
     :param workloads: those by which Kueue decides when the job runs; asked for only while there are no pods.
     :param places: in their queues, of those of the job's objects that wait; known only where the job is watched.
     :param deleted: whether the main object is gone.
@@ -50,11 +50,19 @@ class Snapshot:
     deleted: bool = False
 
     @classmethod
-    async def read(cls, cluster: Cluster, job: JobObject) -> Snapshot:
-        """Ask the cluster for it."""
+    async def read(cls, cluster: Cluster, job: JobObject, *, why: bool = False) -> Snapshot:
+        """Ask the cluster for it.
+
+        :param why: also for the events that say why pods are missing, or wait, beside others.
+        """
         pods, children = await parts_of(cluster, job)
         snapshot = cls(job, pods, children=children)
-        return snapshot if pods else replace(snapshot, **await why_no_pods(cluster, job, children))
+        if not pods:
+            return replace(snapshot, **await why_no_pods(cluster, job, children))
+        phase = job.kind.read(job.main, children).phase
+        if not why or (phase and phase.ended) or not lacks_pods(job, pods):
+            return snapshot
+        return replace(snapshot, events=await warnings_of(cluster, job))
 
     def status(self) -> JobStatus:
         """How the job stands."""
@@ -139,6 +147,17 @@ async def parts_of(
         )
         children += listing.items
     return own_pods(job, pods.items), children
+
+
+def lacks_pods(job: JobObject, pods: Collection[Manifest]) -> bool:
+    """Whether pods of a job are missing, or wait to run.
+
+    :param job: which has not ended.
+    :param pods: those that are there.
+    """
+    phases = [((pod.get("status") or {}).get("phase"), job.kind.replica_ref(pod, job.main)) for pod in pods]
+    there = {ref for phase, ref in phases if ref and phase != "Failed"}
+    return any(phase == "Pending" for phase, _ in phases) or len(there) < sum(job.groups.values())
 
 
 async def why_no_pods(cluster: Cluster, job: JobObject, children: Sequence[Manifest]) -> dict[str, Any]:

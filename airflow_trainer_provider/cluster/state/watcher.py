@@ -14,14 +14,15 @@ from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.kueue import workloads_watch
 from airflow_trainer_provider.cluster.state.objects import is_rendered
 from airflow_trainer_provider.cluster.state.own_pods import own_pods
-from airflow_trainer_provider.cluster.state.snapshot import Snapshot, in_order
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, in_order, lacks_pods
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.events import queue_of
 
-#: While a job has no pods, its controller may have said why in an event: looked at from then on; seconds.
+#: While pods are missing, or wait, their controller or node may have said why in an event: looked at from then on;
+#: seconds.
 _EVENTS_AFTER = 4.0
 #: A pod's change seldom comes alone: pods are made, bound and started within moments. Seconds.
 _TOGETHER = 0.2
@@ -97,7 +98,7 @@ class JobWatcher:
             pods,
             own_pods(self._last, self._pods.gone.values()),
             self._found_children(),
-            events=() if pods else events,
+            events=events,
             workloads=() if pods else workloads,
             places=() if pods else [each.value for each in self._places if each.value],
             deleted=self.is_gone,
@@ -113,17 +114,25 @@ class JobWatcher:
             if not await self.wait(_UNSEEN_SECONDS):
                 self._last = await self._read()
         elif self._pods.objects:
-            self._ask_no_longer_why()
-            await self.wait()
+            await self._wait_with_pods()
             # The end of the job is reported at once; its pods' changes are batched.
             end = time.monotonic() + _TOGETHER
             while self._versions() == self._taken and await self.wait(end - time.monotonic()):
                 pass
         elif self._events is not None:
-            await self.wait()
             await self._watch_workloads()
+            await self.wait()
         elif not await self.wait(self._why_at - time.monotonic()):
             await self._ask_why()
+
+    async def _wait_with_pods(self) -> None:
+        if not lacks_pods(self._last, self._pods.objects.values()):
+            self._ask_no_longer_why()
+            await self.wait()
+        elif self._events is not None:
+            await self.wait()
+        elif not await self.wait(self._why_at - time.monotonic()):
+            self._watch_events()
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait until something has changed, or so long.
@@ -156,9 +165,12 @@ class JobWatcher:
 
     async def _ask_why(self) -> None:
         """Also watch the objects that show why there are no pods."""
+        self._watch_events()
+        await self._watch_workloads()
+
+    def _watch_events(self) -> None:
         watch = self._cluster.watches.of(EVENTS, self._last.namespace, "", by_involved, field_selector="type=Warning")
         self._events = watch.subscribe(self._last.name, self._signal)
-        await self._watch_workloads()
 
     async def _watch_workloads(self) -> None:
         """Watch the Workloads and the places of those of the job's objects that are in a queue of Kueue."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 RetryCanHelp = Literal["yes", "no", "unknown"]
 #: What kind of failure it is.
 FailureKind = Literal["memory", "disk", "infrastructure", "image", "user", "rejected", "start", "deadline", "unknown"]
+#: What a job that cannot start waits for: that it passes by itself, that someone mends it, or nothing at all.
+Hope = Literal["itself", "someone", "none"]
 
 #: Stands before the reason of an init container.
 INIT = "Init:"
 #: Stands before the reason of a container beside the training's that has failed their pod.
 SIDECAR = "Sidecar:"
+#: The reason of a job, or a pod, that was ended because its time was up: nothing failed.
+DEADLINE = "DeadlineExceeded"
+#: Reasons of the kubelet for a container that it cannot start yet, which only an event has.
+NODE_WARNINGS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 #: The reason of a local job's attempt whose files cannot be written.
@@ -37,12 +43,14 @@ class Cause:
     :param infrastructure: whether the cluster or the machine failed, and not what the user gave it to run.
     :param way_out: one sentence: what to do about it.
     :param kind: what kind of failure it is.
+    :param hope: what a job waits for that it keeps from starting.
     """
 
     retry_can_help: RetryCanHelp = "unknown"
     infrastructure: bool = False
     way_out: str | None = None
     kind: FailureKind = "unknown"
+    hope: Hope = "itself"
 
 
 _UNKNOWN = Cause()
@@ -56,12 +64,20 @@ def _failed_it(retry_can_help: RetryCanHelp, way_out: str) -> Cause:
 
 _LOST = _failed_it("yes", "Nothing is wrong with the job: try it again, and let it resume from a checkpoint.")
 _FULL = _failed_it("yes", "The node had less room than the scheduler thought: try it again.")
-_REGISTRY = _failed_it("unknown", "The registry did not answer: try it again, and check the nodes' way to it.")
+_REGISTRY = replace(
+    _failed_it("unknown", "The registry did not answer: try it again, and check the nodes' way to it."), hope="someone"
+)
+_API = _failed_it("yes", "The API server, or a webhook that it asks, did not answer the controller: try it again.")
+_SANDBOX = _failed_it("unknown", "The node cannot set up the pod's network: try it again, or ask who runs it.")
 _QUOTA = _failed_it("yes", "Wait until other jobs end, ask for less, or have the namespace's quota raised.")
 _COMMAND = Cause("no", way_out="Correct command: the image has no such program, or it is not executable.", kind="user")
 _IMAGE = Cause(
-    "no", way_out="Correct image, or give the pods the right to pull it (pod.image_pull.secrets).", kind="image"
+    "no",
+    way_out="Correct image, or give the pods the right to pull it (pod.image_pull.secrets).",
+    kind="image",
+    hope="someone",
 )
+_NO_IMAGE = replace(_IMAGE, hope="none")
 _REFUSED = Cause(
     "no", way_out="The cluster refuses what the job needs: correct what the message names.", kind="rejected"
 )
@@ -69,6 +85,11 @@ _CONFIG = Cause(
     "no",
     way_out="Create the Secret, ConfigMap or key that the message names, or correct the field that refers to it.",
     kind="rejected",
+    hope="someone",
+)
+_MOUNT = Cause(
+    way_out="The node cannot mount a volume: check the claim that volumes names, its storage class and its driver.",
+    kind="start",
 )
 _CLAIM = Cause(
     way_out="Create the claim, correct volumes, or name a storage_class that the cluster can provision from.",
@@ -86,6 +107,7 @@ _PREPARATION = Cause(
 _CONTAINER = Cause(
     way_out="Correct what the message names: a mount, a device or a security setting of pod or pod_template.",
     kind="rejected",
+    hope="someone",
 )
 _SIDECAR = Cause(
     way_out="Correct the container that the message names: in pod_template, or where it is added to the pods. As an "
@@ -98,6 +120,22 @@ _SHARED_MEMORY = Cause(
     kind="memory",
 )
 _MEMORY = Cause("no", way_out="Raise resources_per_node.memory, or let the training hold less.", kind="memory")
+
+
+#: Reasons of what a controller could not create.
+_NOT_CREATED = frozenset(
+    {
+        "FailedCreate",
+        "FailedCreatePod",
+        "FailedCreateService",
+        "HeadlessServiceCreationFailed",
+        "JobCreationFailed",
+        "PVCCreationFailed",
+        "TrainJobResourcesCreationFailed",
+    }
+)
+#: The MPI Operator has one reason for all failures; with this in the message, it could not create a pod.
+_MPI_NOT_CREATED = ("MPIJobFailed", "pod created failed")
 
 
 def _rows(cause: Cause, reasons: str) -> Iterable[tuple[str, Cause]]:
@@ -119,8 +157,8 @@ _CAUSES: dict[str, Cause] = dict(
         ),
         (NOT_PREPARED, _PREPARATION),
         *_rows(_COMMAND, "CommandNotFound CommandNotExecutable StartError ContainerCannotRun"),
-        *_rows(_IMAGE, "InvalidImageName ErrImageNeverPull ErrImagePull ImagePullBackOff ImageInspectError"),
-        *_rows(_IMAGE, "SignatureValidationFailed"),
+        *_rows(_NO_IMAGE, "InvalidImageName ErrImageNeverPull"),
+        *_rows(_IMAGE, "ErrImagePull ImagePullBackOff ImageInspectError SignatureValidationFailed"),
         *_rows(_REGISTRY, "RegistryUnavailable"),
         *_rows(_CONFIG, "CreateContainerConfigError"),
         *_rows(_CONTAINER, "CreateContainerError RunContainerError PreCreateHookError PreStartHookError"),
@@ -134,15 +172,16 @@ _CAUSES: dict[str, Cause] = dict(
             Cause(way_out="Cure what the message names, or raise run_policy.startup_timeout_seconds.", kind="start"),
         ),
         (
-            "DeadlineExceeded",
+            DEADLINE,
             Cause(way_out="Raise run_policy.active_deadline_seconds, or train faster.", kind="deadline"),
         ),
         *_rows(_LOST, "Evicted Preempting PreemptionByScheduler DeletionByTaintManager EvictionByEvictionAPI"),
         *_rows(_LOST, "TerminationByKubelet DeletionByPodGC NodeLost NodeShutdown Shutdown Terminated"),
         *_rows(_LOST, f"{LOST_CONTAINER} Deleted SupervisorLost"),
         *_rows(_FULL, "UnexpectedAdmissionError NodeAffinity"),
-        *_rows(_REFUSED, "FailedCreate FailedCreatePod FailedCreateService TrainJobResourcesCreationFailed"),
-        *_rows(_REFUSED, "JobCreationFailed HeadlessServiceCreationFailed PVCCreationFailed"),
+        *_rows(_REFUSED, " ".join(sorted(_NOT_CREATED))),
+        *_rows(_MOUNT, "FailedMount FailedAttachVolume FailedMapVolume"),
+        *_rows(_SANDBOX, "FailedCreatePodSandBox"),
         *_rows(_REFUSED, "MPIJobFailedValidation ValidationError TrainingRuntimeNotSupported"),
     ]
 )
@@ -154,9 +193,30 @@ _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
         _REGISTRY,
     ),
     (
-        frozenset({"FailedCreate", "FailedCreatePod", "JobCreationFailed", "TrainJobResourcesCreationFailed"}),
-        re.compile(r"exceeded quota"),
+        _NOT_CREATED,
+        re.compile(r"quota exceeded|exceed\w* .*\bquota|podgroup phase is pending", re.IGNORECASE),
         _QUOTA,
+    ),
+    (
+        _NOT_CREATED,
+        re.compile(r"failed calling webhook|context deadline exceeded|status unknown for quota|not yet ready"),
+        _API,
+    ),
+    # The API server itself has decided, and does so again until someone changes the object or the rule.
+    (_NOT_CREATED, re.compile(r"is forbidden|is invalid|denied"), replace(_REFUSED, hope="someone")),
+    (
+        _NOT_CREATED,
+        re.compile(
+            r"time(d )?out|connection (refused|reset)|internal error|etcdserver|too many requests|try again"
+            r"|has been modified|no endpoints|\bEOF\b|unavailable",
+            re.IGNORECASE,
+        ),
+        _API,
+    ),
+    (
+        frozenset({"FailedMount"}),
+        re.compile(r'\b(configmap|secret) "[^"]*" not found|references non-existent', re.IGNORECASE),
+        _CONFIG,
     ),
     # The scheduler waits for claims too.
     (frozenset({"Unschedulable"}), re.compile(r"persistentvolumeclaim", re.IGNORECASE), _CLAIM),
@@ -231,6 +291,8 @@ def cause_of(reason: str | None, message: str | None = None) -> Cause:
     word = (reason or "").removeprefix(INIT)
     if word.startswith(SIDECAR):
         return _SIDECAR
+    if word == _MPI_NOT_CREATED[0] and _MPI_NOT_CREATED[1] in (message or ""):
+        word = "FailedCreatePod"
     for reasons, pattern, cause in _BY_MESSAGE:
         if word in reasons and pattern.search(message or ""):
             return cause

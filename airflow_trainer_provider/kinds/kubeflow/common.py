@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 
 from airflow_trainer_provider.errors import Problem, UnsupportedField
 from airflow_trainer_provider.job.plan.plan import JobPlan
@@ -14,6 +15,7 @@ from airflow_trainer_provider.kinds.merge_patch import bounded
 from airflow_trainer_provider.kinds.objects.labels import QUEUE
 from airflow_trainer_provider.kinds.objects.pod_check import check_containers, check_variables
 from airflow_trainer_provider.kinds.objects.scheduling.gang import check_gang, scheduling_policy
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
@@ -70,6 +72,19 @@ def tool_pod(role_label: str, job: JobPlan, name: str) -> Mapping[str, str]:
 def deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
     """A user's own manifest with a deadline."""
     return bounded(main, {"spec": {"runPolicy": {"activeDeadlineSeconds": seconds}}})
+
+
+def deadline_at(main: Manifest) -> datetime | None:
+    """When a job's time is up. The operators look at it only when something happens to the job.
+
+    :param main: the main object; None for one without a deadline, and one that has not begun, or is suspended.
+    """
+    policy, status = main["spec"].get("runPolicy") or {}, main.get("status") or {}
+    seconds, started = policy.get("activeDeadlineSeconds"), status.get("startTime")
+    held = (each["type"] for each in status.get("conditions") or () if each.get("status") == "True")
+    # The operators set a new start only when they have handled the resume.
+    is_suspended = policy.get("suspend") or "Suspended" in held
+    return parse_time(started) + timedelta(seconds=seconds) if seconds and started and not is_suspended else None
 
 
 def name_limit(job: JobPlan) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
+from airflow_trainer_provider.job.diagnosis.causes import NODE_WARNINGS
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects.labels import QUEUE
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
@@ -14,15 +16,52 @@ _WORKLOAD = "Workload"
 _REMARK = "PodTemplate"
 
 
-def last_warning(events: Sequence[Manifest]) -> tuple[str, str | None] | None:
-    """Reason and message of the last warning; what a controller cannot create, it often says nowhere else.
+@dataclass(frozen=True)
+class Warned:
+    """A warning about one of a job's objects.
+
+    :param reason: one CamelCase word.
+    :param message: more on the reason, for people.
+    :param at: when it was given last; None where the event does not say so.
+    """
+
+    reason: str
+    message: str | None
+    at: datetime | None
+
+
+def last_warning(events: Sequence[Manifest], since: datetime | None = None) -> Warned | None:
+    """The last warning of a controller; what it cannot create, it often says nowhere else.
+
+    :param events: of the job's objects, newest last.
+    :param since: only one that was given after this; None for any.
+    """
+    found = [_warned(event) for event in events if _is_warning(event) and not _is_of_pod(event)]
+    return next((each for each in reversed(found) if since is None or (each.at and each.at > since)), None)
+
+
+def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:
+    """What keeps the nodes from starting the containers of pods: uid of the pod -> the last warning.
 
     :param events: of the job's objects, newest last.
     """
-    warnings = (event for event in reversed(events) if event.get("type") == "Warning")
-    event = next((event for event in warnings if _REMARK not in event["reason"]), None)
+    found = (event for event in events if _is_warning(event) and _is_of_pod(event) and event["reason"] in NODE_WARNINGS)
+    return {event["involvedObject"].get("uid") or "": _warned(event) for event in found}
+
+
+def _is_warning(event: Manifest) -> bool:
+    return event.get("type") == "Warning" and _REMARK not in event["reason"]
+
+
+def _is_of_pod(event: Manifest) -> bool:
+    return bool((event.get("involvedObject") or {}).get("kind") == "Pod")
+
+
+def _warned(event: Manifest) -> Warned:
+    series = event.get("series") or {}
+    at = event.get("lastTimestamp") or series.get("lastObservedTime") or event.get("eventTime")
     # events.k8s.io calls the message a note.
-    return (event["reason"], event.get("message") or event.get("note")) if event else None
+    return Warned(event["reason"], event.get("message") or event.get("note"), parse_time(at) if at else None)
 
 
 def queued_by_kueue(main: Manifest) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from airflow_trainer_provider.job.diagnosis.causes import ON_THE_WAY, OUT_OF_MEMORY
+from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, ON_THE_WAY, OUT_OF_MEMORY
 from airflow_trainer_provider.job.diagnosis.exit_code import judged_by_exit_code
 from airflow_trainer_provider.job.diagnosis.last_words import is_result
 from airflow_trainer_provider.job.status import ReplicaStatus
@@ -14,8 +14,6 @@ from airflow_trainer_provider.kinds.status.disrupted import is_cut_short
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 from airflow_trainer_provider.spec.running.exit_codes import ExitCodes
 
-#: The reason of a job, or a pod, that was ended because its time was up: nothing failed.
-DEADLINE = "DeadlineExceeded"
 _STOPPED = "Stopped"
 #: How much the clocks of nodes and of the API server may differ.
 _SKEW = timedelta(seconds=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY, SIDECAR
+from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, INIT
 from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
@@ -13,21 +13,30 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.disrupted import cut_short, with_written
 from airflow_trainer_provider.kinds.status.events import (
+    Warned,
     is_deactivated,
-    last_warning,
-    let_go_at,
+    pod_warnings,
     queue_message,
     queued_by_kueue,
     without_workloads,
 )
-from airflow_trainer_provider.kinds.status.failure import DEADLINE, settle
-from airflow_trainer_provider.kinds.status.pod_end import how_it_ended, parse_time
-from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas
+from airflow_trainer_provider.kinds.status.failure import settle
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
+from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas, with_warnings
+from airflow_trainer_provider.kinds.status.waiting import (
+    SUSPENDED_BY_KUEUE,
+    has_node,
+    has_run,
+    hindrance_of,
+    is_hindered,
+    refused_at_of,
+    waiting_of,
+    waiting_since_of,
+    warned_of,
+    why_again,
+    why_waiting,
+)
 
-#: The reason of a job that waits in a queue of Kueue.
-_SUSPENDED_BY_KUEUE = "SuspendedByKueue"
-#: The reason of a container that is to start again, and waits for longer each time.
-_BACK_OFF = "CrashLoopBackOff"
 #: Phases of a job that is to run.
 _ON_ITS_WAY = (JobPhase.QUEUED, JobPhase.STARTING, JobPhase.RESTARTING)
 #: The reason of a job whose Workload is deactivated.
@@ -62,11 +71,12 @@ def job_status(
     """
     controller = kind.read(main, without_workloads(children))
     replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
+    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, events)
     lost = cut_short(main, controller, replicas)
-    phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost)
+    phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost, warned)
     blocking = _blocking(kind, main, pods, phase, replicas)
     if blocking:
-        reason, message = _hindrance([blocking])
+        reason, message = hindrance_of([blocking])
     status = JobStatus(
         phase=phase,
         reason=reason,
@@ -75,10 +85,17 @@ def job_status(
         started_at=_started_at(controller, replicas),
         restarts=controller.restarts,
         replicas=tuple(replica.status for replica in replicas),
-        waiting_since=_waiting_since(main, phase, reason, replicas, children),
+        waiting_since=waiting_since_of(main, phase, reason, replicas, children),
+        refused_at=None if _goes_on(main, replicas) else refused_at_of(replicas, warned, reason, message),
+        deadline_at=kind.deadline_at(main) if kind.deadline_at else None,
         blocked_by=blocking.status.name if blocking else None,
     )
     return _closed(status, main, controller, replicas, lost) if phase.ended else status
+
+
+def _goes_on(main: Manifest, replicas: Sequence[ReplicaState]) -> bool:
+    """Whether the job trains with the nodes that it has."""
+    return labels.is_elastic(main) and any(replica.stage == "running" for replica in replicas)
 
 
 def _blocking(
@@ -99,6 +116,7 @@ def _phase(
     events: Sequence[Manifest],
     deleted: bool,
     lost: ReplicaState | None,
+    warned: Warned | None,
 ) -> tuple[JobPhase, str | None, str | None]:
     """Where the job is in its life, why, and more on that."""
     cancelled = _why_cancelled(main)
@@ -114,8 +132,15 @@ def _phase(
     if queued:
         return _phase_in_queue(controller, children, events)
     if controller.phase is not None:
-        return controller.phase, controller.reason, controller.message
-    return _phase_of_pods(controller, replicas, events)
+        return controller.phase, *_why_so(controller, replicas)
+    return _phase_of_pods(controller, replicas, warned)
+
+
+def _why_so(controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
+    """Why the controller gives a phase; why it starts a job again that has not run yet, a replica knows better."""
+    again = list(filter(has_run, replicas)) if controller.phase is JobPhase.RESTARTING else []
+    is_known = controller.reason and any(replica.started_at for replica in replicas)
+    return why_again(again) if again and not is_known else (controller.reason, controller.message)
 
 
 def _phase_of_success(lost: ReplicaState | None, cancelled: str | None) -> tuple[JobPhase, str | None, str | None]:
@@ -140,104 +165,62 @@ def _phase_in_queue(
     controller: ControllerStatus, children: Sequence[Manifest], events: Sequence[Manifest]
 ) -> tuple[JobPhase, str | None, str | None]:
     deactivated = is_deactivated(children)
-    held = (JobPhase.SUSPENDED, _DEACTIVATED) if deactivated else (JobPhase.QUEUED, _SUSPENDED_BY_KUEUE)
+    held = (JobPhase.SUSPENDED, _DEACTIVATED) if deactivated else (JobPhase.QUEUED, SUSPENDED_BY_KUEUE)
     return *held, queue_message(children, events) or controller.message
 
 
 def _is_there(replica: ReplicaState) -> bool:
     """Whether its training may still run."""
-    return replica.stage == "running" or (replica.stage == "waiting" and _has_node(replica))
+    return replica.stage == "running" or (replica.stage == "waiting" and has_node(replica))
 
 
 def _phase_of_pods(
-    controller: ControllerStatus, replicas: Sequence[ReplicaState], events: Sequence[Manifest]
+    controller: ControllerStatus, replicas: Sequence[ReplicaState], warned: Warned | None
 ) -> tuple[JobPhase, str | None, str | None]:
-    waiting = _waiting(replicas)
+    waiting = waiting_of(replicas)
     if not waiting:
-        return JobPhase.RUNNING, None, None
-    hindered = list(filter(_is_hindered, waiting))
-    again = list(filter(_has_run, waiting))
+        return _phase_without_waiting(controller, replicas)
+    hindered = list(filter(is_hindered, waiting))
+    why = why_waiting(hindered, warned)
+    again = list(filter(has_run, waiting))
     if again or controller.restarts:
-        return JobPhase.RESTARTING, *(_hindrance(hindered) if hindered else _why_again(again or waiting))
+        return JobPhase.RESTARTING, *(why or why_again(again or waiting))
     if hindered:
-        phase = JobPhase.STARTING if all(map(_has_node, hindered)) else JobPhase.QUEUED
-        return phase, *_hindrance(hindered)
-    return _phase_unhindered(waiting, replicas, events)
+        phase = JobPhase.STARTING if all(map(has_node, hindered)) else JobPhase.QUEUED
+    else:
+        # A pod that the scheduler has not seen yet, between others that have a node, does not make the job wait for
+        # room.
+        without_node = [replica for replica in waiting if not has_node(replica)]
+        phase = JobPhase.QUEUED if len(without_node) == len(replicas) else JobPhase.STARTING
+    return phase, *(why or (None, None))
 
 
-def _phase_unhindered(
-    waiting: Sequence[ReplicaState], replicas: Sequence[ReplicaState], events: Sequence[Manifest]
+def _phase_without_waiting(
+    controller: ControllerStatus, replicas: Sequence[ReplicaState]
 ) -> tuple[JobPhase, str | None, str | None]:
-    # A pod that the scheduler has not seen yet, between others that have a node, does not make the job wait for room.
-    without_node = [replica for replica in waiting if not _has_node(replica)]
-    phase = JobPhase.QUEUED if len(without_node) == len(replicas) else JobPhase.STARTING
-    warning = last_warning(events) if any(replica.pod is None for replica in waiting) else None
-    return phase, *(warning or (None, None))
+    """Of a job whose replicas run, or have ended."""
+    failed = [each for each in replicas if each.status.failed and (each.status.reason or "").startswith(INIT)]
+    if not failed or any(replica.started_at for replica in replicas):
+        return JobPhase.RUNNING, None, None
+    # None has come to run its training, and the controller has not decided yet what follows.
+    has_failed_before = controller.restarts or any(replica.last_end or replica.status.restarts for replica in failed)
+    return JobPhase.RESTARTING if has_failed_before else JobPhase.STARTING, *why_again(failed)
 
 
-def _waiting(replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
-    return [replica for replica in replicas if replica.stage == "waiting"]
-
-
-def _has_node(replica: ReplicaState) -> bool:
-    return replica.pod is not None and replica.pod.scheduled
-
-
-def _has_run(replica: ReplicaState) -> bool:
-    """Whether what waits is to run again."""
-    return replica.last_end is not None or replica.status.restarts > 0 or replica.status.failed
-
-
-def _hindrance(hindered: Sequence[ReplicaState]) -> tuple[str | None, str]:
-    """What hinders the first replica, and which one that is. Without room nothing else counts."""
-    worst = min(hindered, key=_has_node).status
-    return worst.reason, ": ".join(filter(None, [worst.name, worst.message]))
-
-
-def _is_hindered(replica: ReplicaState) -> bool:
-    """Whether something keeps its pod from running; what was started again and waits for its turn only does that."""
-    status = replica.status
-    return replica.pod is not None and status.finished_at is None and status.reason not in (*ON_THE_WAY, _BACK_OFF)
-
-
-def _why_again(again: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
-    """What the replica that was started again ended with."""
-    replica = again[0]
-    end = replica.last_end or replica.status
-    if end.message and (end.reason or "").startswith((INIT, SIDECAR)):
-        return end.reason, f"{end.name}: {end.message}"
-    known = end.signal or end.exit_code is not None
-    return end.reason, f"{end.name} {how_it_ended(end)}" if known else end.name
+def _never_ran(replica: ReplicaState) -> bool:
+    """Whether its pods have failed before its training could run."""
+    last = replica.last_end or replica.status
+    return (last.reason or "").startswith(INIT)
 
 
 def _started_at(controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> datetime | None:
     """When the first replica began to run. What earlier attempts are known by is the main object only."""
     starts = [replica.started_at for replica in replicas if replica.started_at]
+    if not starts and any(_never_ran(replica) for replica in replicas):
+        return None
     if controller.started_at and (controller.restarts or (controller.phase and controller.phase.ended and not starts)):
         return controller.started_at
     return min(starts, default=None)
-
-
-def _waiting_since(
-    main: Manifest, phase: JobPhase, reason: str | None, replicas: Sequence[ReplicaState], children: Sequence[Manifest]
-) -> datetime | None:
-    """Since when replicas could have started and have not."""
-    waiting = _waiting(replicas)
-    is_held = phase is JobPhase.SUSPENDED or reason == _SUSPENDED_BY_KUEUE
-    if phase.ended or is_held or not waiting:
-        return None
-    made = [replica.pod.created_at for replica in waiting if replica.pod]
-    if len(made) == len(waiting):
-        return min(made)
-    # Without a pod, a replica waits since the controller made the others, or could have.
-    others = [replica.pod.created_at for replica in replicas if replica.pod]
-    return min([*made, max(others)]) if others else _could_start_at(main, children)
-
-
-def _could_start_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
-    if queued_by_kueue(main):
-        return let_go_at(children)
-    return parse_time(main["metadata"]["creationTimestamp"])
 
 
 def _closed(

@@ -36,6 +36,7 @@ _NOT_YET = (None, "PodInitializing")
 class PodState:
     """One pod of a replica.
 
+    :param uid: of the pod.
     :param status: the replica, as this pod has it.
     :param stage: whether its training waits to run, runs, or has ended for good.
     :param scheduled: whether it has a node.
@@ -45,8 +46,10 @@ class PodState:
     :param deletion_order: which of the pods whose deletion was requested within the same second came first; 0 where
         that is not known.
     :param disrupted_at: since when it was to go, where that came before its training's end.
+    :param is_prepared: whether its node has mounted its volumes, and set up its network.
     """
 
+    uid: str
     status: ReplicaStatus
     stage: Stage
     scheduled: bool
@@ -55,6 +58,7 @@ class PodState:
     last_end: ReplicaStatus | None = None
     deletion_order: int = 0
     disrupted_at: datetime | None = None
+    is_prepared: bool = False
 
 
 def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = False) -> PodState:
@@ -77,6 +81,7 @@ def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = Fal
     if status.reason == "Completed":
         status, stage = _beside(status, stage, pod, name)
     return PodState(
+        uid=pod["metadata"].get("uid") or "",
         status=status,
         stage=stage,
         scheduled=bool(node),
@@ -85,6 +90,7 @@ def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = Fal
         last_end=ended(blank, last) if last else None,
         deletion_order=order_of_deletion(pod),
         disrupted_at=disruption.at if disruption else None,
+        is_prepared=_is_prepared(pod),
     )
 
 
@@ -118,6 +124,11 @@ def _as_reported(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, An
         began = state["running"].get("startedAt")
         return blank.model_copy(update={"started_at": parse_time(began) if began else None}), "running"
     return _waiting(blank, pod, state.get("waiting") or {}, _last_end(container)), "waiting"
+
+
+def _is_prepared(pod: Manifest) -> bool:
+    found = conditions(pod.get("status") or {})
+    return any(each["type"] == "PodReadyToStartContainers" and each.get("status") == "True" for each in found)
 
 
 def _has_ended(pod: Manifest) -> bool:

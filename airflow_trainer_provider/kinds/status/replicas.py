@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import takewhile
 
+from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.status.containers import training_container_of
+from airflow_trainer_provider.kinds.status.events import Warned
 from airflow_trainer_provider.kinds.status.pod_status import PodState, Stage, read_pod
 
 #: Which start of the JobSet, and of its Job, a pod belongs to.
 _ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-restart-attempt")
+#: How soon a warning of a node about a new pod passes.
+_PASSES_WITHIN = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class ReplicaState:
     :param started_at: when it ran first.
     :param last_end: how it ended before, where it was started again.
     :param attempt: of the JobSet that the newest pod belongs to; None outside of one.
+    :param tried_since: when the first of those pods was made of which none has come to run the training.
+    :param refused_at: when the cluster refused last what its newest pod waits for, as its status says it.
     :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
     """
 
@@ -39,6 +47,8 @@ class ReplicaState:
     last_end: ReplicaStatus | None = None
     attempt: int | None = None
     disrupted_at: datetime | None = None
+    tried_since: datetime | None = None
+    refused_at: datetime | None = None
 
 
 def read_replicas(
@@ -96,12 +106,42 @@ def _replica(
         last_end=newest.last_end or next(reversed(failed), None),
         attempt=attempt,
         disrupted_at=newest.disrupted_at,
+        tried_since=_tried_since(had),
     )
 
 
 def _is_complete(state: PodState) -> bool:
     """Whether no controller starts it again: its exit code was 0, whatever it was ended by."""
     return state.status.exit_code == 0 and (state.disrupted_at is not None or not state.status.failed)
+
+
+def _tried_since(states: Sequence[PodState]) -> datetime | None:
+    tried = list(takewhile(lambda state: state.status.started_at is None, reversed(states)))
+    # Pods that were deleted without a failure, as a suspension does, are no tries.
+    failed = [state.created_at for state in tried[1:] if (state.status.reason or "").startswith(INIT)]
+    return min([tried[0].created_at, *failed]) if tried else None
+
+
+def with_warnings(replicas: Sequence[ReplicaState], warnings: Mapping[str, Warned]) -> list[ReplicaState]:
+    """The replicas, with what their nodes say of why they do not start.
+
+    :param replicas: as their pods have them.
+    :param warnings: uid of a pod -> the last warning about it.
+    """
+    return [_with_warning(replica, warnings.get(replica.pod.uid) if replica.pod else None) for replica in replicas]
+
+
+def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
+    pod, status = replica.pod, replica.status
+    if not warned or not warned.at or not pod or pod.is_prepared or status.reason not in ON_THE_WAY:
+        return replica
+    # Nodes meet healthy pods with such warnings, and what they wait for afterwards is something else.
+    if warned.at - pod.created_at < _PASSES_WITHIN:
+        return replica
+    if replica.stage != "waiting":
+        return replica
+    update = {"reason": warned.reason, "message": warned.message}
+    return dataclasses.replace(replica, status=status.model_copy(update=update), refused_at=warned.at)
 
 
 def _failures(states: Sequence[PodState]) -> list[ReplicaStatus]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from airflow_trainer_provider.errors import Problem, SpecError, UnsupportedField
+from airflow_trainer_provider.job.diagnosis.causes import DEADLINE
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 from airflow_trainer_provider.job.status import JobPhase, Progress
 from airflow_trainer_provider.kinds.base import (
@@ -40,7 +41,6 @@ from airflow_trainer_provider.kinds.objects.pod_check import (
     security_contexts,
 )
 from airflow_trainer_provider.kinds.objects.scheduling.gang import POD_GROUPS, check_gang, refuse_schedulers
-from airflow_trainer_provider.kinds.status.failure import DEADLINE
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 from airflow_trainer_provider.kinds.trainer.direct import start_directly
 from airflow_trainer_provider.kinds.trainer.initializers import initializer_of

@@ -81,7 +81,7 @@ async def test_an_image_that_is_missing_behind_a_container_that_stands_first(con
 
 
 async def test_a_sidecar_that_fails_is_named(contract):
-    sidecar = _sidecar("echo starting; echo disk is full >&2; exit 3")
+    sidecar = _sidecar("exec >&2; echo starting; echo disk is full; exit 3")
     job = contract.case.job('print("trained")', nodes=1, sidecars=[sidecar])
 
     diagnosis = await verdict(contract, job)

@@ -38,6 +38,9 @@ class _Backend:
         self.resumable = resumable
         return True
 
+    async def status(self, handle):
+        return self.statuses[-1]
+
     async def watch(self, handle):
         for status in self.statuses:
             yield status
@@ -469,3 +472,31 @@ async def test_the_last_state_is_reported_also_where_the_wait_ends_without_the_j
         await _follow(Late(RUNNING), [], deadline=deadline, reader=None, reporter=reporter)
 
     assert len(sink.written["status"]["replicas"]) == 1
+
+
+async def test_a_job_whose_watch_is_behind_is_not_judged_by_it():
+    late = datetime.now(timezone.utc) - timedelta(seconds=60)
+    waits = JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late)
+
+    class Behind(_Backend):
+        async def status(self, handle):
+            self.asked.set()
+            return SUCCEEDED
+
+        async def watch(self, handle):
+            yield waits
+            await self.asked.wait()
+            yield SUCCEEDED
+
+    backend = Behind(waits)
+    backend.asked = asyncio.Event()
+
+    assert await with_timeout(_follow(backend, [], startup_timeout=0.05), 60) == SUCCEEDED
+    assert backend.cancelled == []
+
+
+async def test_a_job_that_succeeds_while_it_is_ended_has_succeeded():
+    late = datetime.now(timezone.utc) - timedelta(seconds=60)
+    backend = _Stuck(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late), SUCCEEDED)
+
+    assert await with_timeout(_follow(backend, [], startup_timeout=0.05), 60) == SUCCEEDED

@@ -167,6 +167,120 @@ def test_the_time_in_a_queue_does_not_count(phase):
     assert monitor.next_wakeup(at(5001)) == 29
 
 
+_FORBIDDEN = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
+
+
+def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.STARTING, replica=None):
+    status = _status("run", replica, phase=phase, reason=reason, waiting_since=10, message=message)
+    return status.model_copy(update={"message": f"worker-1: {message}", "refused_at": at(refused_at)})
+
+
+def test_what_the_cluster_refuses_again_and_again_ends_the_job():
+    monitor = Monitor(None)
+    assert monitor.observe(_refused(_FORBIDDEN, 3), at(5)) is None
+    assert monitor.observe(_refused(_FORBIDDEN, 3), at(5000)) is None
+    assert monitor.observe(_refused(_FORBIDDEN, 52), at(5001)) is None
+    verdict = monitor.observe(_refused(_FORBIDDEN, 53), at(5002))
+
+    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreate", f"worker-1: {_FORBIDDEN}", None)
+    assert verdict.why == f"it cannot start: FailedCreate: worker-1: {_FORBIDDEN}"
+
+
+def test_what_is_refused_only_once_more_a_while_after_it_was_granted_is_waited_for():
+    monitor = Monitor(None)
+    monitor.observe(_refused(_FORBIDDEN, 3), at(5))
+    monitor.observe(_status("run", "ContainerCreating"), at(10))
+
+    assert monitor.observe(_refused(_FORBIDDEN, 9000), at(9001)) is None
+    assert monitor.observe(_refused(_FORBIDDEN, 9050), at(9051)) is not None
+
+
+def test_the_refusals_of_two_replicas_are_two():
+    monitor = Monitor(None)
+    message = 'MountVolume.SetUp failed for volume "cm" : configmap "none" not found'
+    first, second = (_refused(message, seconds, reason="FailedMount", replica="FailedMount") for seconds in (3, 60))
+    monitor.observe(first, at(5))
+    other = second.replicas[1].model_copy(update={"index": 2})
+
+    update = {"message": f"worker-2: {message}", "replicas": (*second.replicas[:1], other)}
+    assert monitor.observe(second.model_copy(update=update), at(61)) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "is forbidden: exceeded quota: q",
+        "admission webhook denied the request: project quota exceeded: 8 of 8 GPUs in use",
+        "is forbidden: status unknown for quota: q",
+        "is forbidden: not yet ready to handle request",
+        "the object has been modified",
+        'Internal error occurred: failed calling webhook "x": connection refused',
+        "etcdserver: request timed out",
+        "something that is not known",
+    ],
+)
+def test_a_refusal_that_passes_by_itself_is_waited_for(message):
+    monitor = Monitor(None)
+    monitor.observe(_refused(message, 10), at(10))
+
+    assert monitor.observe(_refused(message, 5000), at(5000)) is None
+
+
+@pytest.mark.parametrize("phase", [JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED])
+def test_a_refusal_ends_no_job_that_has_ended(phase):
+    monitor = Monitor(None)
+    monitor.observe(_refused(_FORBIDDEN, 10), at(10))
+
+    assert monitor.observe(_refused(_FORBIDDEN, 500, phase=phase), at(500)) is None
+
+
+def test_a_mount_that_fails_counts_as_long_as_its_node_says_so():
+    message = 'MountVolume.SetUp failed for volume "cm" : configmap "none" not found'
+    once, still = (_refused(message, seconds, reason="FailedMount", replica="FailedMount") for seconds in (20, 70))
+    monitor = Monitor(None)
+
+    assert monitor.observe(once, at(20)) is None
+    assert monitor.observe(once, at(5000)) is None
+    assert monitor.next_wakeup(at(5000)) is None
+    verdict = monitor.observe(still, at(5001))
+    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedMount", message, "worker-1")
+
+
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.RESTARTING, JobPhase.SUSPENDED])
+def test_the_deadline_of_a_job_that_has_started_or_is_suspended_is_its_controllers(phase):
+    monitor = Monitor(None)
+    status = _status("run", None, phase=phase).model_copy(update={"deadline_at": at(100)})
+
+    assert monitor.observe(status, at(500)) is None
+    assert monitor.next_wakeup(at(500)) is None
+
+
+def test_a_job_whose_time_is_up_and_that_nothing_else_ends_is_ended():
+    monitor = Monitor(None)
+    status = _status("Unschedulable", phase=JobPhase.QUEUED).model_copy(update={"deadline_at": at(100)})
+
+    assert monitor.observe(status, at(114)) is None
+    assert monitor.next_wakeup(at(110)) == 5
+    verdict = monitor.observe(status, at(115))
+    assert (verdict.reason, verdict.replica) == ("DeadlineExceeded", None)
+    assert verdict.why.startswith("its time is up: DeadlineExceeded: it has had all the time that run_policy.active_d")
+
+    ended = status.model_copy(update={"phase": JobPhase.FAILED})
+    assert monitor.observe(ended, at(200)) is None
+    assert monitor.next_wakeup(at(200)) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "started", "bound"), [("Init:Error", None, True), ("Init:Error", 1, False), ("Error", None, False)]
+)
+def test_what_starts_again_before_it_has_run_is_bound_by_the_startup_timeout(reason, started, bound):
+    monitor = Monitor(30)
+    status = _status(None, phase=JobPhase.RESTARTING, reason=reason)
+    status = status.model_copy(update={"started_at": at(started) if started else None})
+
+    assert (_late(monitor, status) is not None) == bound
+
+
 @pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.RESTARTING])
 def test_what_has_started_once_is_bound_no_more(phase):
     monitor = Monitor(30)

@@ -85,3 +85,18 @@ async def test_a_startup_timeout_is_measured_in_one_clock(api, ahead, is_late):
     assert (monitor.observe(status, now + 30 * SECOND) is not None) == is_late
     # It is not over without an end.
     assert monitor.observe(status, now + 62 * SECOND) is not None
+
+
+async def test_refusals_and_deadlines_are_measured_in_the_same_clock(api):
+    api.ahead = -600 * SECOND
+    cluster = await api.cluster()
+    spec = {"runPolicy": {"activeDeadlineSeconds": 60}, "jaxReplicaSpecs": {"Worker": {"replicas": 1}}}
+    began = "2026-11-21T07:00:00Z"
+    main = add_job(api, "jaxjob", "j", metadata=ours("j"), spec=spec, status={"startTime": began})
+
+    backend = ClusterBackend("training-operator", cluster, NAMESPACE)
+    async with aclosing(backend.watch(JobObject(KIND, main).handle("kube"))) as statuses:
+        status = await anext(statuses)
+
+    over = datetime.fromisoformat("2026-11-21T07:01:00+00:00") + 600 * SECOND
+    assert abs((status.deadline_at - over).total_seconds()) < 3

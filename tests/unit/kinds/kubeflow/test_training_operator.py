@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from airflow_trainer_provider.kinds.base import Facts, Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.kubeflow.training_operator import JAXJOB, PADDLEJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB
 from airflow_trainer_provider.kinds.mpi_operator.mpijob import MPIJOB_V1
+from airflow_trainer_provider.kinds.registry import KINDS as ALL
 from tests.golden_files import assert_golden
 from tests.unit.kinds.specs import SPECS, job_of, meta
 
@@ -258,6 +260,26 @@ def test_the_deadline_is_the_pods_too():
     without = main_of(job_of("jax", run_policy={}))
     assert "activeDeadlineSeconds" not in without["spec"]["runPolicy"]
     assert "activeDeadlineSeconds" not in specs_of(without)["Worker"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "held", "seconds"),
+    [
+        ({"activeDeadlineSeconds": 60}, [], 60),
+        ({}, [], None),
+        ({"activeDeadlineSeconds": 60, "suspend": True}, [], None),
+        # Suspended, or resumed a moment ago: the operator has not set the new start yet.
+        ({"activeDeadlineSeconds": 60, "suspend": False}, [("Suspended", "True")], None),
+        ({"activeDeadlineSeconds": 60, "suspend": False}, [("Suspended", "False"), ("Running", "True")], 60),
+    ],
+)
+def test_when_the_time_of_a_job_is_up(policy, held, seconds):
+    conditions = [{"type": name, "status": status} for name, status in held]
+    main = {"spec": {"runPolicy": policy}, "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": conditions}}
+
+    expected = None if seconds is None else datetime(2026, 1, 1, 0, 1, tzinfo=timezone.utc)
+    assert ALL["jaxjob"].deadline_at(main) == ALL["mpijob-v2beta1"].deadline_at(main) == expected
+    assert ALL["jaxjob"].deadline_at(main | {"status": None}) is None
 
 
 def test_the_queue_is_named_on_the_main_object_only():

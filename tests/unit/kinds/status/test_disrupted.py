@@ -24,7 +24,7 @@ def replica(index=0, code=0, disrupted=True, end=_AT, attempt=None):
     status = ReplicaStatus(
         group="worker", index=index, rank=index, exit_code=code, reason="Stopped", finished_at=end, node="node"
     )
-    state = PodState(status, "ended", True, _AT)
+    state = PodState("pod", status, "ended", True, _AT)
     return ReplicaState(status, "ended", state, attempt=attempt, disrupted_at=_AT if disrupted else None)
 
 

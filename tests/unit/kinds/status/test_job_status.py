@@ -34,7 +34,7 @@ def _replica_ref(pod, main):
     return ReplicaRef(group, int(index))
 
 
-def _kind(controller):
+def _kind(controller, **fields):
     return Kind(
         key="test",
         resource=JOBS,
@@ -45,6 +45,7 @@ def _kind(controller):
         container=lambda main, group: None,
         pod_label="",
         suspend=lambda wanted: {},
+        **fields,
     )
 
 
@@ -70,10 +71,8 @@ def pod(fixture, replica, *, created=0, ran=None, attempt=None, asked=None, grac
 
 def status(*pods, controller=None, main=None, **seen):
     metadata = {"name": "job", "creationTimestamp": _text(0), **(main or {})}
-    groups = seen.pop("groups", {"worker": 2})
-    return job_status(
-        _kind(controller or ControllerStatus()), {"metadata": metadata}, pods, groups=groups, ranked=True, **seen
-    )
+    groups, kind = seen.pop("groups", {"worker": 2}), _kind(controller or ControllerStatus(), **seen.pop("kind", {}))
+    return job_status(kind, {"metadata": metadata}, pods, groups=groups, ranked=True, **seen)
 
 
 def running(replica, since=5, **fields):
@@ -632,3 +631,179 @@ def test_a_result_is_no_reason():
     )
 
     assert (found.first_failed, found.message) == ("worker-0", None)
+
+
+_FORBIDDEN = 'pods "job-worker-1" is forbidden: violates PodSecurity "restricted:latest"'
+
+
+def _event(reason, message, seconds, *, kind="Job", name="job", **fields):
+    about = {"kind": kind, "name": name, "uid": f"{name}-0"}
+    return {
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "involvedObject": about,
+        "lastTimestamp": _text(seconds),
+    } | fields
+
+
+def test_where_some_pods_are_refused_the_job_says_so():
+    found = status(running("worker-0"), events=[_event("FailedCreate", _FORBIDDEN, 40)])
+
+    assert (found.phase, found.reason, found.message) == (JobPhase.STARTING, "FailedCreate", _FORBIDDEN)
+    assert found.refused_at == at(40)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        # Before the replica lost its pod, about another one.
+        _event("FailedCreate", _FORBIDDEN, 29),
+        _event("FailedCreate", _FORBIDDEN, 0, lastTimestamp=None),
+        _event("BackOff", "Back-off restarting", 40, kind="Pod", name="worker-0"),
+    ],
+)
+def test_a_warning_that_is_not_about_the_missing_pod_is_not_its_reason(event):
+    lost = pod("exit-3", "worker-1", ran=(5, 30))
+    found = status(running("worker-0"), gone=[lost], events=[event])
+
+    assert (found.reason, found.refused_at) == ("Error", None)
+    later = [_event("FailedCreate", _FORBIDDEN, 31)]
+    assert status(running("worker-0"), gone=[lost], events=later).refused_at == at(31)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"), [(_FORBIDDEN, "FailedCreate"), ("is forbidden: exceeded quota: q", "Unschedulable")]
+)
+def test_what_does_not_pass_by_itself_counts_more_than_a_wait_for_room(message, reason):
+    found = status(pod("unschedulable", "worker-0"), events=[_event("FailedCreate", message, 40)])
+
+    assert (found.reason, found.refused_at) == (reason, at(40) if reason == "FailedCreate" else None)
+
+
+def _creating(replica):
+    """A pod whose volumes are not mounted yet."""
+    manifest = pod("missing-image", replica)
+    found = manifest["status"]
+    found["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    found["conditions"] = [each for each in found["conditions"] if each["type"] != "PodReadyToStartContainers"]
+    return manifest
+
+
+_MOUNT = 'MountVolume.SetUp failed for volume "cm" : configmap "none" not found'
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (_event("FailedMount", _MOUNT, 8, kind="Pod", name="worker-1"), "FailedMount"),
+        # Healthy pods have it in their first seconds, and pull their image for minutes then.
+        (_event("FailedMount", _MOUNT, 4, kind="Pod", name="worker-1"), None),
+        (_event("FailedMount", _MOUNT, 8, kind="Pod", name="worker-0"), None),
+        (_event("FailedMount", _MOUNT, 8, kind="Pod", name="another"), None),
+        (_event("Unhealthy", "probe", 8, kind="Pod", name="worker-1"), None),
+        # events.k8s.io/v1
+        (
+            _event("FailedMount", _MOUNT, 0, kind="Pod", name="worker-1", lastTimestamp=None, eventTime=_text(9)),
+            "FailedMount",
+        ),
+    ],
+)
+def test_what_only_a_pods_event_says_is_the_reason(event, reason):
+    creating = _creating("worker-1")
+
+    found = status(running("worker-0"), creating, events=[event])
+
+    assert (found.phase, found.reason) == (JobPhase.STARTING, reason)
+    assert (found.message, found.refused_at is not None) == ((f"worker-1: {_MOUNT}", True) if reason else (None, False))
+
+
+@pytest.mark.parametrize(("restarts", "phase"), [(0, JobPhase.STARTING), (1, JobPhase.RESTARTING)])
+def test_a_job_whose_init_containers_have_all_failed_does_not_run(restarts, phase):
+    pods = [pod("init-failed", f"worker-{index}") for index in range(2)]
+
+    found = status(*pods, controller=ControllerStatus(restarts=restarts, started_at=at(1)))
+
+    assert (found.phase, found.reason, found.started_at) == (phase, "Init:Error", None)
+    assert found.waiting_since == at(0)
+    assert found.message == "worker-0: init container prepare ended with exit code 2: no data"
+
+
+@pytest.mark.parametrize(("others", "reason"), [([running("worker-1")], None), ([], "BackoffLimitExceeded")])
+def test_why_a_job_starts_again_that_has_not_run_its_replica_knows_best(others, reason):
+    restarting = ControllerStatus(JobPhase.RESTARTING, reason)
+
+    found = status(pod("init-failed", "worker-0"), *others, controller=restarting)
+
+    assert (found.phase, found.reason) == (JobPhase.RESTARTING, "Init:Error")
+
+
+def test_the_wait_of_a_replica_whose_init_container_fails_counts_from_its_first_pod():
+    earlier = [pod("init-failed", "worker-1", created=seconds) for seconds in (3, 20)]
+
+    found = status(running("worker-0"), pod("unschedulable", "worker-1", created=40), gone=earlier)
+    assert found.waiting_since == at(3)
+
+    suspended = pod("unschedulable", "worker-1", created=3)
+    found = status(running("worker-0"), pod("unschedulable", "worker-1", created=40), gone=[suspended])
+    assert found.waiting_since == at(40)
+
+
+def test_a_mount_that_failed_before_its_pod_was_prepared_is_no_reason_any_more():
+    creating = _creating("worker-1")
+    creating["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": "True"})
+
+    found = status(
+        running("worker-0"), creating, events=[_event("FailedMount", _MOUNT, 8, kind="Pod", name="worker-1")]
+    )
+
+    assert (found.reason, found.refused_at) == (None, None)
+
+
+def test_of_two_mounts_that_fail_the_one_that_does_not_pass_is_the_reason():
+    creating = [_creating(f"worker-{index}") for index in range(2)]
+    attach = _event("FailedMount", "timed out waiting for the condition", 123, kind="Pod", name="worker-0")
+
+    found = status(*creating, events=[_event("FailedMount", _MOUNT, 8, kind="Pod", name="worker-1"), attach])
+
+    assert (found.message, found.refused_at) == (f"worker-1: {_MOUNT}", at(8))
+
+
+def test_what_is_refused_of_an_elastic_job_that_trains_is_not_waited_for():
+    events = [_event("FailedCreate", _FORBIDDEN, 40)]
+    elastic = {"annotations": {"airflow-trainer-provider/elastic": "true"}}
+
+    assert status(running("worker-0"), events=events, main=elastic).refused_at is None
+    assert status(pod("unschedulable", "worker-0"), events=events, main=elastic).refused_at == at(40)
+
+
+def test_a_refusal_from_before_another_pod_was_made_may_hold_no_more():
+    event = _event("FailedCreate", _FORBIDDEN, 40)
+
+    assert status(running("worker-0", created=45), events=[event]).reason is None
+    assert status(running("worker-0", created=30), events=[event]).reason == "FailedCreate"
+
+
+def test_who_ran_and_was_lost_with_its_node_waits_since_its_new_pod_only():
+    lost = pod("sigkill", "worker-0", created=0)
+    end = lost["status"]["containerStatuses"][0]["state"]["terminated"]
+    end |= {"reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
+
+    found = status(lost, groups={"worker": 1})
+
+    assert (found.phase, found.waiting_since) == (JobPhase.RUNNING, None)
+
+
+def test_the_deadline_that_the_kind_knows_is_in_the_status():
+    assert status(kind={"deadline_at": lambda main: at(60)}).deadline_at == at(60)
+    assert status().deadline_at is None
+
+
+def test_the_wait_of_a_job_that_was_suspended_counts_from_its_resume():
+    resumed = [{"type": "Suspended", "status": "False", "lastTransitionTime": _text(500)}]
+    child = {"kind": "Job", "metadata": {"name": "job-worker"}, "status": {"conditions": resumed}}
+
+    assert status(children=[child]).waiting_since == at(500)
+    assert status(children=[child | {"status": None}]).waiting_since == at(0)
+    held = [resumed[0] | {"status": "True"}]
+    assert status(children=[child | {"status": {"conditions": held}}]).waiting_since == at(0)

@@ -1,0 +1,127 @@
+"""What the replicas of a job wait for that do not run, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY, SIDECAR, cause_of
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.events import Warned, last_warning, let_go_at, queued_by_kueue
+from airflow_trainer_provider.kinds.status.pod_end import how_it_ended, parse_time
+from airflow_trainer_provider.kinds.status.replicas import ReplicaState
+
+#: The reason of a job that waits in a queue of Kueue.
+SUSPENDED_BY_KUEUE = "SuspendedByKueue"
+#: The reason of a container that is to start again, and waits for longer each time.
+_BACK_OFF = "CrashLoopBackOff"
+
+
+def waiting_of(replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
+    """Those whose training waits to run."""
+    return [replica for replica in replicas if replica.stage == "waiting"]
+
+
+def has_node(replica: ReplicaState) -> bool:
+    """Whether its pod has a node."""
+    return replica.pod is not None and replica.pod.scheduled
+
+
+def has_run(replica: ReplicaState) -> bool:
+    """Whether what waits is to run again."""
+    return replica.last_end is not None or replica.status.restarts > 0 or replica.status.failed
+
+
+def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tuple[str | None, str | None] | None:
+    """What keeps replicas from running; None where that is not known. What passes by itself counts less."""
+    hindrance = hindrance_of(hindered) if hindered else None
+    if warned and (hindrance is None or cause_of(*hindrance).hope == "itself"):
+        is_worse = cause_of(warned.reason, warned.message).hope != "itself"
+        return (warned.reason, warned.message) if is_worse or hindrance is None else hindrance
+    return hindrance
+
+
+def warned_of(replicas: Sequence[ReplicaState], events: Sequence[Manifest]) -> Warned | None:
+    """Why a controller has not created the pods that replicas wait for, where it says so."""
+    without_pod = [replica for replica in waiting_of(replicas) if replica.pod is None]
+    ends = [each.newest.status.finished_at or each.newest.created_at for each in without_pod if each.newest]
+    made = [each.pod.created_at for each in replicas if each.pod]
+    # What was said before a replica has lost its pod, or another one got its own, may hold no more; else it is renewed.
+    return last_warning(events, max([*ends, *made], default=None)) if without_pod else None
+
+
+def refused_at_of(
+    replicas: Sequence[ReplicaState], warned: Warned | None, reason: str | None, message: str | None
+) -> datetime | None:
+    """When the cluster refused last what the job waits for, as its reason and message say it; None where it did not."""
+    if warned and (warned.reason, warned.message) == (reason, message):
+        return warned.at
+    refused = (replica for replica in waiting_of(replicas) if replica.refused_at)
+    return next((each.refused_at for each in refused if hindrance_of([each]) == (reason, message)), None)
+
+
+def hindrance_of(hindered: Sequence[ReplicaState]) -> tuple[str | None, str]:
+    """What hinders a replica, and which one that is. Without room nothing else counts, then what does not pass."""
+    worst = min(hindered, key=lambda each: (has_node(each), _passes(each))).status
+    return worst.reason, ": ".join(filter(None, [worst.name, worst.message]))
+
+
+def _passes(replica: ReplicaState) -> bool:
+    return cause_of(replica.status.reason, replica.status.message).hope == "itself"
+
+
+def is_hindered(replica: ReplicaState) -> bool:
+    """Whether something keeps its pod from running; what was started again and waits for its turn only does that."""
+    status = replica.status
+    return replica.pod is not None and status.finished_at is None and status.reason not in (*ON_THE_WAY, _BACK_OFF)
+
+
+def why_again(again: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
+    """What the replica that was started again ended with."""
+    replica = again[0]
+    end = replica.last_end or replica.status
+    if end.message and (end.reason or "").startswith((INIT, SIDECAR)):
+        return end.reason, f"{end.name}: {end.message}"
+    known = end.signal or end.exit_code is not None
+    return end.reason, f"{end.name} {how_it_ended(end)}" if known else end.name
+
+
+def waiting_since_of(
+    main: Manifest, phase: JobPhase, reason: str | None, replicas: Sequence[ReplicaState], children: Sequence[Manifest]
+) -> datetime | None:
+    """Since when replicas could have started and have not."""
+    is_held = phase is JobPhase.SUSPENDED or reason == SUSPENDED_BY_KUEUE
+    # Who has failed before its training has run could have started, too.
+    waiting = [replica for replica in replicas if replica.stage == "waiting" or _has_failed_unrun(replica)]
+    return _since(main, waiting, replicas, children) if waiting and not phase.ended and not is_held else None
+
+
+def _since(
+    main: Manifest, waiting: Sequence[ReplicaState], replicas: Sequence[ReplicaState], children: Sequence[Manifest]
+) -> datetime | None:
+    made = [replica.tried_since or replica.pod.created_at for replica in waiting if replica.pod]
+    if len(made) == len(waiting):
+        return min(made)
+    # Without a pod, a replica waits since the controller made the others, or could have.
+    others = [replica.pod.created_at for replica in replicas if replica.pod]
+    return min([*made, max(others)]) if others else _could_start_at(main, children)
+
+
+def _has_failed_unrun(replica: ReplicaState) -> bool:
+    return replica.status.failed and (replica.status.reason or "").startswith(INIT)
+
+
+def _could_start_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
+    if queued_by_kueue(main):
+        return let_go_at(children)
+    created_at = parse_time(main["metadata"]["creationTimestamp"])
+    return max([created_at, *filter(None, map(_resumed_at, (main, *children)))])
+
+
+def _resumed_at(manifest: Manifest) -> datetime | None:
+    """When an object of the job was resumed; None for one that was not suspended."""
+    for each in (manifest.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "Suspended" and each.get("status") == "False" and each.get("lastTransitionTime"):
+            return parse_time(each["lastTransitionTime"])
+    return None
