@@ -11,6 +11,7 @@ from airflow_trainer_provider.job.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 #: States in which a task wants nothing of its job any more. ``restarting`` is a task that was cleared while it ran;
 #: ``removed``, a task that is not in its DAG any more.
@@ -50,10 +51,18 @@ def place_of(identity: Identity) -> dict[str, Any]:
     return identity.model_dump(include={"dag_id", "task_id", "run_id", "map_index"})
 
 
-def identity_of_task(ti: TaskInstanceLike) -> Identity:
+class DagRunLike(Protocol):
+    """What a worker knows of the run of its task."""
+
+    @property
+    def start_date(self) -> datetime | None: ...  # noqa: D102
+
+
+def identity_of_task(ti: TaskInstanceLike, run: DagRunLike | None = None) -> Identity:
     """The identity by which the jobs of a task are found.
 
     :param ti: the task instance.
+    :param run: its run; needed to submit a job, which an earlier run of this id may have one of.
     """
     return Identity(
         dag_id=ti.dag_id,
@@ -63,6 +72,7 @@ def identity_of_task(ti: TaskInstanceLike) -> Identity:
         try_number=ti.try_number,
         deployment=load_settings().deployment,
         max_tries=getattr(ti, "max_tries", None),
+        run_started_at=run.start_date if run else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,6 +25,8 @@ class Identity(BaseModel):
         by a version that did not record it.
     :param max_tries: how many tries the task may have. Airflow raises it each time the task is cleared, and at no other
         time; None where it was not recorded.
+    :param run_started_at: when the task's run started, which is another one than that of a deleted run of the same id;
+        None where it was not recorded. Airflow sets it again where a task of a run that had ended is cleared.
     """
 
     # A newer version may record more.
@@ -36,6 +39,7 @@ class Identity(BaseModel):
     try_number: int = 1
     deployment: str | None = None
     max_tries: int | None = None
+    run_started_at: datetime | None = None
 
     @property
     def place(self) -> tuple[str, str, str, int]:
@@ -65,6 +69,39 @@ class Identity(BaseModel):
         :param earlier: of the earlier try.
         """
         return None not in (self.max_tries, earlier.max_tries) and self.max_tries != earlier.max_tries
+
+    def is_same_run(self, earlier: Identity) -> bool:
+        """Whether an earlier try was of this run, and not of one that was deleted and had the same id.
+
+        :param earlier: of the earlier try.
+        """
+        if self._started_after(earlier) == earlier._started_after(self):
+            return True
+        return self.was_cleared_since(earlier) and self.try_number > earlier.try_number
+
+    def why_ended(self, earlier: Identity) -> str:
+        """Why this try ends the job of an earlier one that it does not adopt.
+
+        :param earlier: the try that submitted the job.
+        """
+        if not self.is_same_run(earlier):
+            return "its run was deleted, and another one has its id"
+        if self.was_cleared_since(earlier):
+            return "the task was cleared"
+        return "the task was tried again with other parameters"
+
+    def is_out_of_date(self, other: Identity, owner: int) -> bool:
+        """Whether a job belongs to a later try of the task.
+
+        :param other: the try that submitted the job.
+        :param owner: the number of the try that waits for it.
+        """
+        # The numbers of the tries begin with 1 again where a run is deleted and created once more.
+        return other._started_after(self) or (owner > self.try_number and not self._started_after(other))
+
+    def _started_after(self, other: Identity) -> bool:
+        own, others = self.run_started_at, other.run_started_at
+        return own is not None and others is not None and own > others
 
     def _key(self, deployment: str | None) -> str:
         parts = (*map(str, self.place), *([deployment] if deployment else []))

@@ -318,23 +318,23 @@ class LocalBackend:
         """
         record = folder.record()
         earlier = record.identity
-        if folder.owner > identity.try_number:
-            raise SubmitError(
-                f"Try {folder.owner} of this task already has job {folder.name}; "
-                f"try {identity.try_number} is out of date and starts nothing."
-            )
+        _ensure_current(folder, earlier, identity)
         status = self._status(folder, start=True)
-        same = record.digest == digest
-        if status.phase is JobPhase.SUCCEEDED and same and not folder.collected:
-            folder.hand_to(identity.try_number)
-            return f"it succeeded in try {earlier.try_number}, and its result has not been collected"
+        same = record.digest == digest and identity.is_same_run(earlier)
+        cleared = identity.was_cleared_since(earlier)
+        if status.phase is JobPhase.SUCCEEDED and not folder.collected and digest is not None:
+            # One that was released was as its task wanted it: whoever clears that task wants another training.
+            if same and not (cleared and folder.released):
+                folder.hand_to(identity.try_number)
+                return f"it succeeded in try {earlier.try_number}, and its result has not been collected"
+            # No later try takes its result either.
+            folder.collect()
         if status.phase.ended:
             return None
-        cleared = identity.was_cleared_since(earlier)
         if same and not cleared and folder.cancel_reason is None:
             folder.hand_to(identity.try_number)
             return f"try {earlier.try_number} started it, and it still runs"
-        folder.cancel("the task was cleared" if cleared else "the task was tried again with other parameters")
+        folder.cancel(identity.why_ended(earlier))
         self._wait_for_end(folder, record.spec.run_policy.grace_period_seconds)
         return None
 
@@ -458,6 +458,14 @@ class LocalBackend:
         if found != handle.uid:
             raise JobLost(f"Training job {handle.name} is gone: another job has its name now.")
         return folder
+
+
+def _ensure_current(folder: RunFolder, earlier: Identity, identity: Identity) -> None:
+    if identity.is_out_of_date(earlier, folder.owner):
+        raise SubmitError(
+            f"Try {folder.owner} of this task already has job {folder.name}; "
+            f"try {identity.try_number} is out of date and starts nothing."
+        )
 
 
 def _no_labels(selector: str | None, fix: str) -> Problem:

@@ -720,7 +720,7 @@ def _hook_of(place: JobPlace) -> TrainerHook:
 def _identity(context: Context) -> Identity:
     from airflow_trainer_provider.hooks.task import identity_of_task
 
-    return identity_of_task(context["ti"])
+    return identity_of_task(context["ti"], context.get("dag_run"))
 
 
 def _reader(context: Context) -> str:

@@ -40,6 +40,10 @@ class JobFolder:
         """Let the job come to its end."""
         (self.path / "go").touch()
 
+    def stay(self) -> None:
+        """Keep the jobs that begin from now on from coming to their end."""
+        (self.path / "go").unlink()
+
     def trainings(self) -> list[str]:
         """The job of each training that began."""
         try:

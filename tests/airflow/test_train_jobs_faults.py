@@ -137,6 +137,36 @@ def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
     assert job_processes() == []
 
 
+@pytest.mark.no_second_chance
+def test_a_task_that_does_not_wait_trains_once_for_each_clear_and_each_run_of_its_id(airflow, folder):
+    def again(trainings, try_number):
+        folder.wait_for_training(trainings)
+        airflow.wait_for_task("train_forgotten", run, "train", "success", try_number=try_number)
+        assert airflow.wait_for_run("train_forgotten", run) == "success"
+
+    conf = {"folder": str(folder)}
+    run = airflow.trigger_dag("train_forgotten", conf)
+    again(1, try_number=1)
+    folder.go()
+    wait_until(lambda: not job_processes() or None, PATIENCE, lambda: f"still there: {job_processes()}")
+
+    airflow.clear("train_forgotten", run, "train")
+    again(2, try_number=2)
+    wait_until(lambda: not job_processes() or None, PATIENCE, lambda: f"still there: {job_processes()}")
+    folder.stay()
+
+    for trainings in (3, 4):
+        earlier = job_processes()
+        airflow.delete_run("train_forgotten", run)
+        airflow.trigger_dag("train_forgotten", conf, run_id=run)
+        again(trainings, try_number=1)
+        assert not [process for process in earlier if process.is_running()]
+    assert len(job_processes()) == 2
+    folder.go()
+    wait_until(lambda: not job_processes() or None, PATIENCE, lambda: f"still there: {job_processes()}")
+    assert len(folder.trainings()) == 4
+
+
 def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
     run = start(airflow, "train_limited", folder)
 

@@ -151,8 +151,8 @@ class Contract:
     def backend(self) -> Backend:
         return self.case.backend
 
-    def identity(self, try_number: int = 1) -> Identity:
-        return Identity(dag_id="contract", run_id="run", task_id=self.task, try_number=try_number)
+    def identity(self, try_number: int = 1, **fields: object) -> Identity:
+        return Identity(dag_id="contract", run_id="run", task_id=self.task, try_number=try_number, **fields)
 
     async def submit(self, job: JobPlan, try_number: int = 1) -> JobHandle:
         submission = await self.backend.submit(job, self.identity(try_number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -11,6 +12,7 @@ from airflow_trainer_provider.job.status import JobPhase
 
 pytestmark = pytest.mark.no_second_chance
 
+START, HOUR = datetime(2026, 11, 25, tzinfo=timezone.utc), timedelta(hours=1)
 _TRAIN = 'note("trained", me); wait_for("go")'
 _DEAF = 'signal.signal(signal.SIGTERM, signal.SIG_IGN); note("old"); time.sleep(300)'
 
@@ -65,6 +67,42 @@ async def test_a_job_that_was_released_belongs_to_the_next_try_again(contract):
     assert not await contract.backend.is_released(second)
     contract.release("go")
     assert (await contract.end(second)).phase is JobPhase.SUCCEEDED
+
+
+async def test_a_job_that_outlived_its_task_is_no_result_of_one_that_is_cleared(contract):
+    job = contract.case.job('note("trained", me)', nodes=1)
+    first = (await contract.backend.submit(job, contract.identity(1, max_tries=0))).handle
+    await contract.backend.release(first)
+    await contract.end(first)
+
+    cleared = await contract.backend.submit(job, contract.identity(2, max_tries=1))
+    await contract.end(cleared.handle)
+    retried = await contract.backend.submit(job, contract.identity(3, max_tries=1))
+
+    assert (cleared.adopted, retried.handle.uid) == (None, cleared.handle.uid)
+    assert len(contract.noted("trained")) == 2
+
+
+@pytest.mark.parametrize("had_ended", [True, False], ids=["ended", "running"])
+async def test_a_run_that_is_deleted_and_created_again_trains_again(contract, had_ended):
+    job = contract.case.job('note("trained", me); wait_for("go")', nodes=1)
+    first, second = (contract.identity(number, run_started_at=START + number * HOUR) for number in (2, 3))
+    earlier = (await contract.backend.submit(job, first)).handle
+    await contract.until(lambda: contract.noted("trained"))
+    if had_ended:
+        contract.release("go")
+        await contract.end(earlier)
+
+    # The tries of the new run begin with 1.
+    again = await contract.backend.submit(job, second.model_copy(update={"try_number": 1}))
+    with pytest.raises(SubmitError, match="try 2 is out of date"):
+        await contract.backend.submit(job, first)
+    contract.release("go")
+
+    assert again.adopted is None
+    assert (await contract.end(again.handle)).phase is JobPhase.SUCCEEDED
+    assert contract.case.processes(earlier) == 0
+    assert len(contract.noted("trained")) == 2
 
 
 async def test_a_failed_job_is_tried_again(contract):

@@ -169,17 +169,20 @@ class AirflowApi:
         found = self.request("GET", "/importErrors")["import_errors"]
         return {error["filename"]: error["stack_trace"] for error in found}
 
-    def trigger_dag(self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = PATIENCE) -> str:
+    def trigger_dag(
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = PATIENCE, run_id: str | None = None
+    ) -> str:
         """
         Start a run, as soon as the DAG is known.
 
         :param dag_id: the DAG.
         :param conf: the run's conf.
         :param timeout: seconds to wait for the DAG, and for the run.
+        :param run_id: the run's id; None has Airflow choose one.
         :return: the run's id.
         """
         self.wait_for_dag(dag_id, timeout)
-        body = {"logical_date": None, "conf": dict(conf or {})}
+        body = {"logical_date": None, "conf": dict(conf or {}), **({"dag_run_id": run_id} if run_id else {})}
         run_id = str(self.request("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
         # The server answers before it commits.
         wait_until(lambda: self._found(f"/dags/{dag_id}/dagRuns/{run_id}"), timeout, lambda: f"no run {run_id}")
@@ -300,6 +303,15 @@ class AirflowApi:
         if task_ids:
             body["task_ids"] = list(task_ids)
         self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+
+    def delete_run(self, dag_id: str, run_id: str) -> None:
+        """
+        Delete a run that has ended, with its tasks and their XCom.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        """
+        self.request("DELETE", f"/dags/{dag_id}/dagRuns/{run_id}")
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
         """

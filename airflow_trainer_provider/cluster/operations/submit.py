@@ -13,7 +13,7 @@ from airflow_trainer_provider.cluster.operations.end import end, finish, wait_un
 from airflow_trainer_provider.cluster.operations.order import Order
 from airflow_trainer_provider.cluster.operations.refusal import refusal
 from airflow_trainer_provider.cluster.operations.suspension import is_suspended, resume
-from airflow_trainer_provider.cluster.operations.task_jobs import ensure_current, jobs_of, wait_for_pods
+from airflow_trainer_provider.cluster.operations.task_jobs import ensure_current, jobs_of, latest_owner, wait_for_pods
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import (
     annotated,
@@ -125,52 +125,63 @@ class Submitter:
         """The earlier job, and why it is the one to use; None where it is not, and has ended."""
         ensure_current(job, self._identity)
         earlier = identity_of(job.main) or self._identity
-        same = job.kind is self._kind and job.annotation(labels.DIGEST) == self._order.digest
+        same_run, cleared = self._identity.is_same_run(earlier), self._identity.was_cleared_since(earlier)
+        same = same_run and self._is_of_order(job)
         snapshot = await Snapshot.read(self._cluster, job)
         status = snapshot.status()
-        if same and _has_result(job, status):
+        if same and _has_result(job, status, cleared=cleared):
             why = f"it succeeded in try {earlier.try_number}, and its result has not been collected"
             return await self._hand_over(job, {}, why)
         if status.phase in (JobPhase.SUCCEEDED, JobPhase.FAILED) and not is_being_deleted(job.main):
-            await finish(self._cluster, job, succeeded=status.phase is JobPhase.SUCCEEDED)
-            await wait_until_ended(self._cluster, job)
+            await self._finish(job, succeeded=status.phase is JobPhase.SUCCEEDED)
             return None
         if same and _can_resume(job):
             return await self._resume(snapshot, earlier)
-        cleared = self._identity.was_cleared_since(earlier)
         if same and not cleared and not is_being_ended(job.main):
             return await self._hand_over(job, {}, _still_runs(earlier.try_number))
-        return await self._end_earlier(job, cleared=cleared)
+        return await self._end(job, self._identity.why_ended(earlier), resumable=same_run)
+
+    def _is_of_order(self, job: JobObject) -> bool:
+        """Whether the job runs what this try is to run."""
+        return job.kind is self._kind and job.annotation(labels.DIGEST) == self._order.digest
+
+    async def _finish(self, job: JobObject, *, succeeded: bool) -> None:
+        """Do with a job that has ended, and is not the one to use, what its ``on_finish_action`` says."""
+        await finish(self._cluster, job, succeeded=succeeded)
+        if succeeded and job.annotation(labels.COLLECTED) is None:
+            await self._give_up(job)
+        await wait_until_ended(self._cluster, job)
+
+    async def _give_up(self, job: JobObject) -> None:
+        """Note on a job that is kept that no later try is to take its result either."""
+        patch = {"metadata": {"uid": job.uid, "annotations": {labels.COLLECTED: "true"}}}
+        try:
+            await self._client.patch(job.resource, self._namespace, job.name, patch)
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict):
+                raise
 
     async def _resume(self, snapshot: Snapshot, earlier: Identity) -> _Adopted | None:
         """Adopt a job that is suspended where its task is killed; end it where nothing of it would go on."""
         job = snapshot.job
         if snapshot.is_complete():
-            return await self._end_cut_short(job)
+            return await self._end(job, "its training ended when it was suspended", resumable=False)
         if is_cancelled(job.main):
             return await self._hand_over(job, {labels.CANCELLED: None}, "it was suspended, and resumes")
         return await self._hand_over(job, {}, _still_runs(earlier.try_number))
-
-    async def _end_cut_short(self, job: JobObject) -> _Adopted | None:
-        """End a job whose training exited with 0 when it was suspended."""
-        reason = "its training ended when it was suspended"
-        if not await end(self._cluster, job, reason, self._identity.try_number, resumable=False):
-            return await self._adopt_fresh(job)
-        await wait_until_ended(self._cluster, job)
-        return None
 
     async def _adopt_fresh(self, job: JobObject) -> _Adopted | None:
         """Adopt a job that has changed meanwhile, if it is still there."""
         fresh = await self._read(job.kind, job.name)
         return None if fresh is None else await self._adopt(fresh)
 
-    async def _end_earlier(self, job: JobObject, *, cleared: bool) -> _Adopted | None:
+    async def _end(self, job: JobObject, reason: str, *, resumable: bool = True) -> _Adopted | None:
         """End the earlier job, which is not the one to use.
 
-        :param cleared: whether the task was cleared since the job was started.
+        :param reason: why it is not.
+        :param resumable: whether it may be suspended.
         """
-        reason = "the task was cleared" if cleared else "the task was tried again with other parameters"
-        if not await end(self._cluster, job, reason, self._identity.try_number):
+        if not await end(self._cluster, job, reason, latest_owner(job, self._identity), resumable=resumable):
             # A later try has adopted it at this moment.
             return await self._adopt_fresh(job)
         await wait_until_ended(self._cluster, job)
@@ -217,7 +228,7 @@ class Submitter:
         :param found: the object whose name the job needs.
         """
         job = await self._read_under_way(name, found)
-        if job is None or is_being_ended(job.main) or job.annotation(labels.DIGEST) != self._order.digest:
+        if job is None or is_being_ended(job.main) or not self._is_of_order(job):
             return None
         if identity_of(job.main) != self._identity:
             return None
@@ -261,13 +272,19 @@ class Submitter:
         for other in others:
             if is_being_ended(other.main) or await self._has_ended(other):
                 continue
-            if not await end(self._cluster, other, _SUPERSEDED, self._identity.try_number):
+            if self._is_later(other) or not await end(
+                self._cluster, other, _SUPERSEDED, latest_owner(other, self._identity)
+            ):
                 await withdraw(self._cluster, job)
                 raise SubmitError(
                     f"A later try of this task started job {other.name}, or adopted it, at the same moment; try "
                     f"{self._identity.try_number} is out of date and deleted its own."
                 )
             await wait_until_ended(self._cluster, other)
+
+    def _is_later(self, job: JobObject) -> bool:
+        """Whether a later try of the task has this job."""
+        return self._identity.is_out_of_date(identity_of(job.main) or self._identity, owner_of(job.main))
 
     async def _has_ended(self, job: JobObject) -> bool:
         return (await Snapshot.read(self._cluster, job)).status().phase.ended
@@ -289,9 +306,14 @@ def _is_done_with(job: JobObject) -> bool:
     return is_being_ended(job.main) or job.annotation(labels.COLLECTED) is not None
 
 
-def _has_result(job: JobObject, status: JobStatus) -> bool:
-    """Whether the job has succeeded, and its outcome has not reached XCom."""
-    return status.phase is JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None
+def _has_result(job: JobObject, status: JobStatus, *, cleared: bool) -> bool:
+    """Whether the job has succeeded, and its task still wants the result.
+
+    :param cleared: whether the task was cleared since.
+    """
+    # One that was released was as its task wanted it: whoever clears that task wants another training.
+    is_done_with = cleared and job.annotation(labels.RELEASED) is not None
+    return status.phase is JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None and not is_done_with
 
 
 def _can_resume(job: JobObject) -> bool:

@@ -66,7 +66,7 @@ async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> N
         phase = (await Snapshot.read(cluster, job)).status().phase
         if phase in (JobPhase.SUCCEEDED, JobPhase.FAILED) and not is_being_deleted(job.main):
             await finish(cluster, job, succeeded=phase is JobPhase.SUCCEEDED)
-        elif not await end(cluster, job, _ELSEWHERE, identity.try_number, resumable=False):
+        elif not await end(cluster, job, _ELSEWHERE, latest_owner(job, identity), resumable=False):
             raise SubmitError(f"A later try of this task has adopted job {job.name}.")
         await wait_until_ended(cluster, job)
     await wait_for_pods(cluster, kinds, namespace, identity)
@@ -106,15 +106,25 @@ async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str,
     return ends.waited
 
 
+def latest_owner(job: JobObject, identity: Identity) -> int:
+    """The latest try that may own a job and that a try of the task may still end.
+
+    :param job: of the task; not one of a later try.
+    :param identity: the try that ends it.
+    """
+    # Of a run that was deleted no try is left, whatever its number.
+    return max(owner_of(job.main), identity.try_number)
+
+
 def ensure_current(job: JobObject, identity: Identity) -> None:
-    """Refuse a job that a later try owns.
+    """Refuse a job that a later try of the task owns, also one of a later run that has the same id.
 
     :param job: of the task.
     :param identity: the try that wants a job.
     :raises SubmitError: a later try owns it.
     """
     owner = owner_of(job.main)
-    if owner > identity.try_number:
+    if identity.is_out_of_date(identity_of(job.main) or identity, owner):
         raise SubmitError(
             f"Try {owner} of this task already has job {job.name}; "
             f"try {identity.try_number} is out of date and starts nothing."

@@ -14,6 +14,12 @@ from airflow_trainer_provider.kinds.status.pod_end import parse_time
 _WORKLOAD = "Workload"
 #: Part of the reasons of warnings that only remark on the pod template: SettedPodTemplateRestartPolicy.
 _REMARK = "PodTemplate"
+#: Reasons of warnings that say what ended, not what keeps a pod from being created: those of the Job controller, and
+#: of JobSet with the actions of its failure policy.
+_ENDS = frozenset(
+    {"BackoffLimitExceeded", "DeadlineExceeded", "FailedJobs", "JobSetFailed", "PodFailurePolicy", "ReachedMaxRestarts"}
+)
+_ACTION = "FailurePolicyAction"
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,9 @@ def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:
 
 
 def _is_warning(event: Manifest) -> bool:
-    return event.get("type") == "Warning" and _REMARK not in event["reason"]
+    reason = event["reason"]
+    is_of_end = reason in _ENDS or reason.endswith(_ACTION)
+    return event.get("type") == "Warning" and _REMARK not in reason and not is_of_end
 
 
 def _is_of_pod(event: Manifest) -> bool:

@@ -100,6 +100,9 @@ with DAG("train_handed_over", schedule=None, params=PARAMS):
         task_id="deferred", job='{{ ti.xcom_pull("train", key="job") | tojson }}', deferrable=True
     ).set_upstream(train)
 
+with DAG("train_forgotten", schedule=None, params=PARAMS):
+    TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
+
 with DAG("train_managed", schedule=None, params=PARAMS):
     train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
     TrainJobSensor(task_id="failing", job=train.output, deferrable=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 
 import pytest
 
@@ -72,6 +73,55 @@ def test_a_deployment_without_a_name_has_the_keys_of_earlier_versions():
 )
 def test_a_task_was_cleared_where_it_may_have_more_tries_than_before(earlier, now, cleared):
     assert _identity(max_tries=now).was_cleared_since(_identity(max_tries=earlier)) is cleared
+
+
+EIGHT, NINE = (datetime(2026, 11, 23, hour, tzinfo=timezone.utc) for hour in (8, 9))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "same"),
+    [
+        ({"run_started_at": EIGHT}, {"run_started_at": EIGHT}, True),
+        ({"run_started_at": EIGHT}, {"run_started_at": NINE}, False),
+        ({"run_started_at": EIGHT}, {"run_started_at": NINE, "try_number": 2}, False),
+        # Submitted by a version that did not record the start; or looked for by the scheduler, which does not need it.
+        ({}, {"run_started_at": NINE}, True),
+        ({"run_started_at": EIGHT}, {}, True),
+        # The task was cleared after its run had ended.
+        ({"run_started_at": EIGHT, "max_tries": 0}, {"run_started_at": NINE, "try_number": 2, "max_tries": 1}, True),
+        # The DAG has other retries by now.
+        ({"run_started_at": EIGHT, "max_tries": 0}, {"run_started_at": NINE, "max_tries": 1}, False),
+    ],
+)
+def test_a_deleted_run_is_another_one_than_that_which_has_its_id_now(earlier, now, same):
+    assert _identity(**now).is_same_run(_identity(**earlier)) is same
+
+
+@pytest.mark.parametrize(
+    ("now", "other", "owner", "out_of_date"),
+    [
+        ({}, {}, 1, False),
+        ({}, {}, 2, True),
+        ({"run_started_at": EIGHT}, {"run_started_at": EIGHT}, 2, True),
+        ({"run_started_at": EIGHT}, {"run_started_at": NINE}, 1, True),
+        ({"run_started_at": NINE}, {"run_started_at": EIGHT}, 2, False),
+        ({"run_started_at": NINE}, {}, 2, True),
+    ],
+)
+def test_a_try_is_out_of_date_where_a_later_one_has_a_job(now, other, owner, out_of_date):
+    assert _identity(**now).is_out_of_date(_identity(**other), owner) is out_of_date
+
+
+@pytest.mark.parametrize(
+    ("earlier", "why"),
+    [
+        ({"run_started_at": EIGHT}, "its run was deleted, and another one has its id"),
+        ({"run_started_at": NINE, "max_tries": 0}, "the task was cleared"),
+        ({}, "the task was tried again with other parameters"),
+    ],
+)
+def test_why_an_earlier_job_is_ended(earlier, why):
+    assert _identity(run_started_at=NINE, max_tries=1).why_ended(_identity(**earlier)) == why
 
 
 def test_names_are_stable():

@@ -6,6 +6,7 @@ Each case names what the job is when try 4 submits the same job, and what become
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -22,12 +23,29 @@ from tests.fakes.jobs import MADE_AT, add_job, add_pod, ours, with_condition
 from tests.fakes.kubernetes import NAMESPACE
 
 KIND = KINDS["jaxjob"]
-TRY = Identity(dag_id="mnist", run_id="monday", task_id="train", map_index=2, try_number=4)
+MONDAY = datetime(2026, 11, 23, 2, tzinfo=timezone.utc)
+TRY = Identity(
+    dag_id="mnist", run_id="monday", task_id="train", map_index=2, try_number=4, max_tries=5, run_started_at=MONDAY
+)
 HAND_OVER, END, FINISH = ["PATCH jaxjobs/j"], ["PATCH jaxjobs/j", "DELETE jaxjobs/j"], ["DELETE jaxjobs/j"]
 NEW = ["POST jaxjobs"]
+#: Noting that no later try takes its result.
+GIVE_UP = ["PATCH jaxjobs/j"]
 SUSPEND = {labels.ON_KILL: "suspend"}
 CANCELLED = {labels.CANCELLED: "the task is failed"}
 COLLECTED = {labels.COLLECTED: "true"}
+RELEASED = {labels.RELEASED: "true"}
+
+
+def by(**fields):
+    """The annotation of a job that another try of the task submitted."""
+    return {labels.IDENTITY: TRY.model_copy(update={"try_number": 3, **fields}).model_dump_json()}
+
+
+OTHER_RUN = by(run_started_at=MONDAY - timedelta(hours=1))
+CLEARED = by(max_tries=2)
+#: Airflow gives a run that had ended another start where a task of it is cleared.
+CLEARED_LATER = by(max_tries=2, run_started_at=MONDAY - timedelta(hours=1))
 STOPPED = {"runPolicy": {"suspend": True}}
 PODS_OF_BEFORE = {
     "that run": {},
@@ -56,7 +74,7 @@ class Case:
 
 CASES = {
     "it runs": Case(HAND_OVER, "try 3 started it, and it still runs"),
-    "it was to outlive its task": Case(HAND_OVER, "it still runs", {labels.RELEASED: "true"}),
+    "it was to outlive its task": Case(HAND_OVER, "it still runs", RELEASED),
     "it has succeeded": Case(HAND_OVER, "its result has not been collected", ended="Succeeded"),
     "its result is collected, and it is kept": Case(NEW, given=COLLECTED, ended="Succeeded"),
     "its result is collected, and it was to be deleted": Case(
@@ -65,7 +83,30 @@ CASES = {
     "it has failed, and is kept": Case(NEW, ended="Failed"),
     "it has failed, and is to be deleted": Case(FINISH + NEW, given={labels.ON_FINISH: "delete"}, ended="Failed"),
     "it is another job": Case(END + NEW, given={labels.DIGEST: "another"}),
-    "another job has succeeded": Case(NEW, given={labels.DIGEST: "another"}, ended="Succeeded"),
+    "another job has succeeded": Case(GIVE_UP + NEW, given={labels.DIGEST: "another"}, ended="Succeeded"),
+    "another job has succeeded, and is to be deleted": Case(
+        FINISH + GIVE_UP + NEW, given={labels.DIGEST: "another", labels.ON_FINISH: "delete"}, ended="Succeeded"
+    ),
+    "its task was cleared": Case(END + NEW, given=CLEARED),
+    "its task was cleared, and it has succeeded": Case(
+        HAND_OVER, "its result has not been collected", CLEARED, ended="Succeeded"
+    ),
+    "its task was cleared after its run had ended, and it has succeeded": Case(
+        HAND_OVER, "its result has not been collected", CLEARED_LATER, ended="Succeeded"
+    ),
+    "its task did not wait for it and was cleared, and it has succeeded": Case(
+        GIVE_UP + NEW, given={**CLEARED, **RELEASED}, ended="Succeeded"
+    ),
+    "its task did not wait for it and is tried again, and it has succeeded": Case(
+        HAND_OVER, "its result has not been collected", RELEASED, ended="Succeeded"
+    ),
+    "its run was deleted": Case(END + NEW, given=OTHER_RUN),
+    "its run was deleted, and its fifth try had it": Case(END + NEW, given={**OTHER_RUN, labels.OWNER: "7"}),
+    "its run was deleted, and it has succeeded": Case(GIVE_UP + NEW, given=OTHER_RUN, ended="Succeeded"),
+    "its run was deleted, and it was to be suspended": Case(END + NEW, given={**SUSPEND, **OTHER_RUN}),
+    "its run was deleted, and it is suspended": Case(
+        END + NEW, given={**SUSPEND, **CANCELLED, **OTHER_RUN}, spec=STOPPED
+    ),
     "it was to be suspended, and is another job": Case(
         ["PATCH jaxjobs/j", "PATCH jaxjobs/j", *NEW], given={**SUSPEND, labels.DIGEST: "another"}
     ),
@@ -159,10 +200,11 @@ async def test_a_suspended_job_goes_on_once_the_pods_of_before_are_gone(api, pod
     assert api.writes == HAND_OVER * 2
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_later_trys_job_is_left_alone(api, case):
+@pytest.mark.parametrize("later", [{labels.OWNER: "5"}, by(try_number=1, run_started_at=MONDAY + timedelta(hours=1))])
+@pytest.mark.parametrize("case", [case for case in CASES.values() if labels.IDENTITY not in case.given])
+async def test_a_later_trys_job_is_left_alone(api, case, later):
     before = add_earlier(api, case)
-    api.update(KIND.resource, "j", {"metadata": {"annotations": {labels.OWNER: "5"}}})
+    api.update(KIND.resource, "j", {"metadata": {"annotations": later}})
 
     with pytest.raises(SubmitError, match="try 4 is out of date and starts nothing"):
         await Submitter(await api.cluster(), NAMESPACE, order()).submit()

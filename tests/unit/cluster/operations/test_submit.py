@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 from unittest.mock import Mock
 
 import pytest
@@ -770,6 +771,21 @@ async def test_a_job_that_a_later_try_adopts_at_this_moment_is_not_ended(api):
 
     main = api.objects.get(("services", NAMESPACE, first.name))
     assert labels.CANCELLED not in main["metadata"]["annotations"]
+
+
+async def test_a_job_of_a_later_run_of_the_same_id_that_starts_at_this_moment_is_not_ended(api):
+    start = datetime(2026, 11, 25, tzinfo=timezone.utc)
+    later = TRY.model_copy(update={"run_started_at": start + timedelta(hours=1)})
+    creating = api.before("POST", "/services$", lambda: submit(api, later, name="other"))
+
+    with pytest.raises(SubmitError, match="try 2 is out of date and deleted its own"):
+        await submit(api, second(run_started_at=start))
+    api.collect_garbage()
+
+    assert creating.hits == 1
+    others = [name for name in api.names("services") if name.startswith(later.job_name("other"))]
+    assert others == api.names("services") != []
+    assert labels.CANCELLED not in api.objects.get(("services", NAMESPACE, others[0]))["metadata"]["annotations"]
 
 
 async def test_a_job_that_an_earlier_try_adopts_at_this_moment_is_ended_by_the_later_one(api):
