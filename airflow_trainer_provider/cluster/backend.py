@@ -18,7 +18,7 @@ from airflow_trainer_provider.cluster.logs.replay import Replayed
 from airflow_trainer_provider.cluster.operations import manage
 from airflow_trainer_provider.cluster.operations.end import end, finish
 from airflow_trainer_provider.cluster.operations.find import find
-from airflow_trainer_provider.cluster.operations.last_status import read_last
+from airflow_trainer_provider.cluster.operations.last_status import is_confirmed, read_last
 from airflow_trainer_provider.cluster.operations.order import Order, manifest_order, order_of
 from airflow_trainer_provider.cluster.operations.render import render
 from airflow_trainer_provider.cluster.operations.submit import Submitter
@@ -161,11 +161,12 @@ class ClusterBackend:
                 snapshot = watcher.snapshot()
                 status = self._connected().client.clock.here(snapshot.status())
                 if watcher.is_gone or status.phase.ended:
-                    ended = self._ended[handle.uid] = await read_last(self._connected(), watcher, snapshot)
-                    await self._write_disruption(ended)
-                    yield ended.status()
-                    return
-                if status != last:
+                    if await is_confirmed(self._connected(), watcher, snapshot):
+                        ended = self._ended[handle.uid] = await read_last(self._connected(), watcher, snapshot)
+                        await self._write_disruption(ended)
+                        yield ended.status()
+                        return
+                elif status != last:
                     last = status
                     yield status
                 await self._bound_restarts(snapshot)

@@ -91,6 +91,8 @@ class Kind:
     :param suspend: whether -> the merge patch that stops the job, or lets it go on.
     :param suspend_children: whether that patch is for each of the children, not for the main object.
     :param children: resources of the objects that ``read`` is given beside the main one; they carry our labels.
+    :param remakes_children: whether its controller creates a child again that was deleted. Where nothing does, ``read``
+        is given the last versions of those that are gone too, as ``deletion`` marks them.
     :param before: resources of the objects that a submit creates before the main one, which then owns them.
     :param ttl: seconds -> the merge patch by which the cluster deletes the ended job after so long, or with None never;
         None where it cannot.
@@ -122,6 +124,7 @@ class Kind:
     suspend: Callable[[bool], Manifest]
     suspend_children: bool = False
     children: tuple[Resource, ...] = ()
+    remakes_children: bool = True
     before: tuple[Resource, ...] = ()
     ttl: Callable[[int | None], Manifest] | None = None
     expires: bool = True

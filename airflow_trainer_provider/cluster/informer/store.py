@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import Manifest
-from airflow_trainer_provider.kinds.status.first_deletion import keep_first_deletion
+from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, as_gone, keep_first_deletion
 
 #: How many objects are taken, or tasks woken, before other tasks have their turn.
 _AT_ONCE = 10
@@ -145,8 +145,9 @@ class Store:
                 keep_first_deletion(last, known)
             if not self.objects[key]:
                 del self.objects[key]
+            gone = as_gone(known, MISSED) if last is None else as_gone(last, SEEN)
             for subscription in self._subscriptions.get(key, ()):
-                subscription.gone[uid] = last or known
+                subscription.gone[uid] = gone
             self._wake(key)
 
     def _wake(self, key: str) -> None:

@@ -9,14 +9,34 @@ from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.operations.suspension import suspend
 from airflow_trainer_provider.cluster.operations.wait import has_ended, longest_grace
 from airflow_trainer_provider.cluster.state.objects import is_cancelled
-from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost, parts_of
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost, parts_of, with_gone
 from airflow_trainer_provider.cluster.state.watcher import JobWatcher
-from airflow_trainer_provider.kinds.status.first_deletion import keep_first_deletion
+from airflow_trainer_provider.errors import JobLost
+from airflow_trainer_provider.kinds.status.deletion import keep_first_deletion
 
 #: The version of objects that an API server need not ask its database for.
 _IN_MEMORY = "0"
 #: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
 _SURVIVE_SECONDS = 15.0
+
+
+async def is_confirmed(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -> bool:
+    """Whether the cluster shows the end of a job, too, that has failed as a part of it is gone. The watches of the main
+    object and of its parts are not in step: the part may not be seen yet, or went with the main object.
+
+    :param cluster: where it runs.
+    :param watcher: of the job.
+    :param snapshot: which shows the end.
+    """
+    if watcher.is_gone or not snapshot.has_lost_part():
+        return True
+    try:
+        job = await watcher.read()
+    except JobLost:
+        return False
+    _, children = await parts_of(cluster, job)
+    fresh = replace(snapshot, job=job, children=with_gone(children, snapshot.children))
+    return fresh.status().phase.ended
 
 
 async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -> Snapshot:
@@ -27,7 +47,8 @@ async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -
     :param snapshot: the first one that showed the end.
     :raises JobLost: it is gone, and how it would have ended is not known.
     """
-    if watcher.is_gone and not snapshot.status().phase.ended and not is_cancelled(snapshot.job.main):
+    is_known = snapshot.status().phase.ended and not snapshot.has_lost_part()
+    if watcher.is_gone and not is_known and not is_cancelled(snapshot.job.main):
         raise lost(snapshot.job)
     if snapshot.job.kind.suspend_children and not watcher.is_gone:
         await suspend(cluster, snapshot.job)
@@ -54,4 +75,4 @@ async def _read_again(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
         keep_first_deletion(pod, known.get(pod["metadata"]["uid"], pod))
     there = {pod["metadata"]["uid"] for pod in pods}
     gone = [*snapshot.gone, *(pod for pod in snapshot.pods if pod["metadata"]["uid"] not in there)]
-    return replace(snapshot, pods=pods, gone=gone, children=children)
+    return replace(snapshot, pods=pods, gone=gone, children=with_gone(children, snapshot.children))

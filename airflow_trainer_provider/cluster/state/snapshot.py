@@ -12,6 +12,7 @@ from airflow_trainer_provider.cluster.state.kueue import workloads_of
 from airflow_trainer_provider.cluster.state.objects import is_rendered
 from airflow_trainer_provider.cluster.state.own_pods import is_own, own_pods
 from airflow_trainer_provider.errors import JobLost
+from airflow_trainer_provider.job.diagnosis.causes import DELETED
 from airflow_trainer_provider.job.diagnosis.readable import readable
 from airflow_trainer_provider.job.queue.place import QueuePlace, last_of
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
@@ -20,6 +21,7 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
 from airflow_trainer_provider.kinds.status.containers import training_container_of
+from airflow_trainer_provider.kinds.status.deletion import deletion_of
 from airflow_trainer_provider.kinds.status.disrupted import to_write
 from airflow_trainer_provider.kinds.status.job_status import job_status
 from airflow_trainer_provider.kinds.status.replicas import read_replicas
@@ -89,6 +91,10 @@ class Snapshot:
         """Whether its controller takes the job for complete, and starts no more pods, however they have ended."""
         return self.job.kind.read(self.job.main, self.children).phase is JobPhase.SUCCEEDED
 
+    def has_lost_part(self) -> bool:
+        """Whether the job has failed as a part of it is gone."""
+        return self.job.kind.read(self.job.main, self.children).reason == DELETED
+
     def disruption(self) -> Manifest | None:
         """The merge patch that writes down which replicas were cut short; None where there is nothing new."""
         job = self.job
@@ -147,6 +153,16 @@ async def parts_of(
         )
         children += listing.items
     return own_pods(job, pods.items), children
+
+
+def with_gone(children: Sequence[Manifest], known: Iterable[Manifest]) -> list[Manifest]:
+    """A job's parts as they are now, with the last versions of those that are known to be gone.
+
+    :param children: the parts that there are; of which some may be gone, where they are read from a cache.
+    :param known: parts that were known before.
+    """
+    gone = {each["metadata"]["uid"]: each for each in known if deletion_of(each)}
+    return [*(child for child in children if child["metadata"]["uid"] not in gone), *gone.values()]
 
 
 def lacks_pods(job: JobObject, pods: Collection[Manifest]) -> bool:

@@ -150,12 +150,22 @@ class JobWatcher:
         return self._last.uid
 
     def _found_children(self) -> list[Manifest]:
-        return [child for each in self._children for child in each.objects.values()]
+        found = {uid: child for each in self._children for uid, child in each.objects.items()}
+        if not self._last.kind.remakes_children:
+            found = {uid: child for each in self._children for uid, child in each.gone.items()} | found
+        return list(found.values())
 
     def _versions(self) -> tuple[str, ...]:
         """The versions of the objects that show a job's end."""
         found = (*self._main.objects.values(), *self._found_children())
         return tuple(each["metadata"]["resourceVersion"] for each in found)
+
+    async def read(self) -> JobObject:
+        """The job as the API server has it now.
+
+        :raises JobLost: the job is gone.
+        """
+        return await self._read()
 
     def close(self) -> None:
         """Follow it no longer."""

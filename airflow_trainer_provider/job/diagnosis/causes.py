@@ -27,6 +27,8 @@ PERMANENT_EXIT_CODE = "PermanentExitCode"
 NOT_PREPARED = "PreparationFailed"
 #: The reason of a replica that held more memory than it may.
 OUT_OF_MEMORY = "OOMKilled"
+#: The reason of a replica whose pod was deleted, and of a job of which a part was.
+DELETED = "Deleted"
 #: The reason of a container that its node lost: how it ended is unknown.
 LOST_CONTAINER = "ContainerStatusUnknown"
 #: Reasons of a replica that ended by itself, with which the message is the end of its log.
@@ -177,7 +179,7 @@ _CAUSES: dict[str, Cause] = dict(
         ),
         *_rows(_LOST, "Evicted Preempting PreemptionByScheduler DeletionByTaintManager EvictionByEvictionAPI"),
         *_rows(_LOST, "TerminationByKubelet DeletionByPodGC NodeLost NodeShutdown Shutdown Terminated"),
-        *_rows(_LOST, f"{LOST_CONTAINER} Deleted SupervisorLost"),
+        *_rows(_LOST, f"{LOST_CONTAINER} {DELETED} SupervisorLost"),
         *_rows(_FULL, "UnexpectedAdmissionError NodeAffinity"),
         *_rows(_REFUSED, " ".join(sorted(_NOT_CREATED))),
         *_rows(_MOUNT, "FailedMount FailedAttachVolume FailedMapVolume"),

@@ -217,6 +217,7 @@ def native(make_keys: ssh.MakeKeys) -> Kind:
         suspend=_suspend,
         suspend_children=True,
         children=(JOBS,),
+        remakes_children=False,
         renderer=Renderer(
             check=check, render=partial(_render, make_keys), name_limit=_name_limit, tool_pod=_labels_of_tools
         ),

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
+from airflow_trainer_provider.job.diagnosis.causes import DELETED
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
-from airflow_trainer_provider.kinds.objects.labels import PREFIX, QUEUE, written_groups
+from airflow_trainer_provider.kinds.objects.labels import CANCELLED, COMPLETE, PREFIX, QUEUE, written_groups
+from airflow_trainer_provider.kinds.status.deletion import MISSED, deletion_of
 
 #: The rank of a Job's first Pod.
 FIRST_RANK = f"{PREFIX}/first-rank"
@@ -28,11 +30,14 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
     """Read a training job's controller status from its Jobs.
 
     It has succeeded once all Jobs that are waited for are complete, and failed once any Job has failed before that.
-    What becomes of the others afterwards changes nothing.
+    What becomes of the others afterwards changes nothing. It has failed, too, where a Job was deleted before its end,
+    and where a Job is gone whose end was not seen, and no other one trains.
 
     :param main: the Service.
-    :param children: the Jobs, as far as they are there.
+    :param children: the Jobs that are there, and the last versions of those that are gone.
     """
+    # Of one whose last version is an old one, the end is not known.
+    children = [child for child in children if deletion_of(child) != MISSED or _has_ended(child)]
     started = _first(_time(child.get("status", {}).get("startTime")) for child in children)
     restarts = max(map(_restarts, children), default=0)
     completed, failure = _completed(main, children), _failure(children)
@@ -41,7 +46,33 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
     if failure:
         at, reason, message = failure
         return ControllerStatus(JobPhase.FAILED, reason, message, started, at, restarts)
+    if lost := _lost(main, children):
+        return ControllerStatus(JobPhase.FAILED, DELETED, lost, started, restarts=restarts)
     return ControllerStatus(*_under_way(children), started, restarts=restarts)
+
+
+def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:
+    """Which Job will never end, and why; None where all may."""
+    if not _has_jobs(main):
+        return None
+    unfinished = [child for child in children if not _has_ended(child)]
+    deleted = [child["metadata"]["name"] for child in unfinished if deletion_of(child)]
+    if deleted:
+        return f"Job {deleted[0]} was deleted before it had ended"
+    trains = any(not child["spec"].get("suspend") for child in unfinished)
+    if trains or sum(child["spec"]["completions"] for child in children) >= sum(groups_of(main).values()):
+        return None
+    return f"a Job of {main['metadata']['name']} was deleted; whether it had succeeded is not known"
+
+
+def _has_jobs(main: Manifest) -> bool:
+    """Whether all Jobs of a training were created, and nothing but an accident deletes them."""
+    annotations = main["metadata"].get("annotations") or {}
+    return COMPLETE in annotations and CANCELLED not in annotations and "deletionTimestamp" not in main["metadata"]
+
+
+def _has_ended(child: Manifest) -> bool:
+    return any(_condition(child, kind) for kind in ("Complete", "Failed", "FailureTarget"))
 
 
 def _under_way(children: Sequence[Manifest]) -> tuple[JobPhase | None, str | None, str | None]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, ON_THE_WAY, OUT_OF_MEMORY
+from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, DELETED, ON_THE_WAY, OUT_OF_MEMORY
 from airflow_trainer_provider.job.diagnosis.exit_code import judged_by_exit_code
 from airflow_trainer_provider.job.diagnosis.last_words import is_result
 from airflow_trainer_provider.job.status import ReplicaStatus
@@ -137,7 +137,7 @@ def _deleted(replica: ReplicaState) -> ReplicaStatus:
     status = replica.status
     if status.reason != _STOPPED:
         return status
-    return status.model_copy(update={"reason": "Deleted", "message": "its pod was deleted"})
+    return status.model_copy(update={"reason": DELETED, "message": "its pod was deleted"})
 
 
 def _as_it_ended(replica: ReplicaState, culprit: ReplicaStatus | None, failed: bool) -> ReplicaStatus:

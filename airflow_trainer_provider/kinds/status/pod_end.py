@@ -11,7 +11,7 @@ from airflow_trainer_provider.job.diagnosis.causes import LOST_CONTAINER, OUT_OF
 from airflow_trainer_provider.job.result import read_result
 from airflow_trainer_provider.job.status import SIGNAL_BASE, ReplicaStatus, signal_name
 from airflow_trainer_provider.kinds.base import Manifest
-from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
+from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION
 
 #: By which Kubernetes ends a container.
 _STOP_SIGNALS = ("SIGTERM", "SIGKILL")

@@ -12,7 +12,7 @@ from airflow_trainer_provider.job.diagnosis.last_words import last_words
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.containers import failed_sidecar, status_of, stuck_sidecar
-from airflow_trainer_provider.kinds.status.first_deletion import order_of_deletion
+from airflow_trainer_provider.kinds.status.deletion import order_of_deletion
 from airflow_trainer_provider.kinds.status.pod_end import (
     asked_to_go_at,
     conditions,

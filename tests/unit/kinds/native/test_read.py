@@ -12,7 +12,8 @@ import pytest
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.native.native import NATIVE
-from airflow_trainer_provider.kinds.objects.labels import GROUPS
+from airflow_trainer_provider.kinds.objects.labels import CANCELLED, COMPLETE, GROUPS
+from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, as_gone
 
 OBJECTS = Path(__file__).parent / "objects"
 BACKOFF = "Job has reached the specified backoff limit"
@@ -151,6 +152,101 @@ def test_a_job_that_is_not_there_is_not_complete(name):
         rest = [copy.deepcopy(job) for at, job in enumerate(jobs) if at != missing]
         assert NATIVE.read(main, rest).phase is None
     assert NATIVE.read(main, []) == ControllerStatus()
+
+
+def with_all_objects(name):
+    """A job all of whose objects were created."""
+    main, jobs = objects(name)
+    main["metadata"]["annotations"][COMPLETE] = "true"
+    return main, jobs
+
+
+def unknown(main):
+    name = main["metadata"]["name"]
+    message = f"a Job of {name} was deleted; whether it had succeeded is not known"
+    return ControllerStatus(JobPhase.FAILED, "Deleted", message)
+
+
+def test_a_job_that_is_deleted_while_it_trains_is_lost():
+    main, jobs = with_all_objects("running")
+    gone = as_gone(jobs[0], SEEN)
+
+    found = NATIVE.read(main, [gone, *jobs[1:]])
+
+    said = f"Job {gone['metadata']['name']} was deleted before it had ended"
+    assert (found.phase, found.reason, found.message) == (JobPhase.FAILED, "Deleted", said)
+    assert found.started_at == at(7, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"), [("succeeded", JobPhase.SUCCEEDED), ("failed", JobPhase.FAILED), ("failing", JobPhase.FAILED)]
+)
+@pytest.mark.parametrize("how", [SEEN, MISSED])
+def test_a_job_that_goes_once_it_has_ended_has_ended_so(name, phase, how):
+    main, jobs = with_all_objects(name)
+
+    assert NATIVE.read(main, [as_gone(job, how) for job in jobs]) == NATIVE.read(main, jobs)
+    assert NATIVE.read(main, jobs).phase is phase
+
+
+@pytest.mark.parametrize("name", ["running", "succeeded"])
+def test_of_a_job_that_is_not_there_nothing_is_known(name):
+    main, _ = with_all_objects(name)
+
+    assert NATIVE.read(main, []) == unknown(main)
+    assert NATIVE.read(main, [as_gone(job, MISSED) for job in objects("running")[1]]) == unknown(main)
+
+
+def two_jobs():
+    """A job of two groups, of which the first is complete, and the second trains."""
+    main, (complete,) = with_all_objects("succeeded")
+    other = copy.deepcopy(complete)
+    other["metadata"]["name"] += "-2"
+    other["status"] = {"active": other["spec"]["completions"], "startTime": complete["status"]["startTime"]}
+    size = complete["spec"]["completions"]
+    main["metadata"]["annotations"][GROUPS] = json.dumps({"chief": size, "worker": size})
+    return main, complete, other
+
+
+@pytest.mark.parametrize("how", [SEEN, MISSED])
+def test_a_complete_job_may_go_while_others_train(how):
+    main, complete, other = two_jobs()
+    gone = as_gone(complete, how)
+
+    assert NATIVE.read(main, [gone, other]).phase is None
+    other["status"] = complete["status"]
+    assert NATIVE.read(main, [gone, other]).phase is JobPhase.SUCCEEDED
+
+
+def test_while_another_job_trains_one_whose_end_was_not_seen_ends_nothing():
+    main, _, other = two_jobs()
+
+    assert NATIVE.read(main, [other]).phase is None
+    other["spec"]["suspend"] = True
+    assert NATIVE.read(main, [other]).reason == "Deleted"
+    other["spec"]["suspend"] = False
+    other["status"]["conditions"] = [
+        {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-21T07:08:33Z"}
+    ]
+    assert NATIVE.read(main, [other]).reason == "Deleted"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        # Not all of its objects were created yet.
+        {"annotations": {}},
+        {"annotations": {COMPLETE: "true", CANCELLED: "the task is failed"}},
+        {"annotations": {COMPLETE: "true"}, "deletionTimestamp": "2026-11-21T07:08:33Z"},
+    ],
+)
+def test_the_jobs_of_a_job_that_begins_or_ends_may_be_missing(metadata):
+    main, jobs = objects("running")
+    main["metadata"]["annotations"] |= metadata.pop("annotations")
+    main["metadata"] |= metadata
+
+    assert NATIVE.read(main, []).phase is None
+    assert NATIVE.read(main, [as_gone(job, SEEN) for job in jobs]).phase is None
 
 
 def test_all_jobs_that_are_waited_for_have_to_be_complete():

@@ -14,7 +14,7 @@ from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
-from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
+from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION
 from airflow_trainer_provider.kinds.status.job_status import job_status
 
 _PODS = Path(__file__).parent / "pods"

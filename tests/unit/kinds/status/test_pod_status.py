@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_trainer_provider.job.status import ReplicaStatus
-from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION
+from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION
 from airflow_trainer_provider.kinds.status.pod_status import failed_container, read_pod
 
 _PODS = Path(__file__).parent / "pods"

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from airflow_trainer_provider.kinds.status.first_deletion import FIRST_DELETION, keep_first_deletion, order_of_deletion
+from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION, keep_first_deletion, order_of_deletion
 
 
 def _version(number, phase, by=None, grace=None):

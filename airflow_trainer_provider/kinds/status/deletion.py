@@ -1,4 +1,4 @@
-"""When the deletion of a pod was asked for, kept over the versions of the pod that a watch sees."""
+"""What a watch notes of the deletion of an object: when that of a pod was asked for, and whether it was seen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from airflow_trainer_provider.kinds.base import Manifest
 
 #: In the metadata of a watched pod: its deletion as it was asked for before the pod had ended.
 FIRST_DELETION = "firstDeletion"
+#: In the metadata of the last version of an object that is gone: whether the watch has seen that it was deleted, or has
+#: not found it any more in a list. Between the version and that list anything may have become of it.
+DELETION = "deletion"
+SEEN, MISSED = "seen", "missed"
 _KEPT = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
 
 
@@ -22,6 +26,21 @@ def keep_first_deletion(manifest: Manifest, known: Manifest) -> None:
         first = {name: before.get(name) for name in _KEPT}
     if first:
         manifest["metadata"][FIRST_DELETION] = first
+
+
+def as_gone(last: Manifest, how: str) -> Manifest:
+    """The last version of an object that is gone, with a note of how that is known.
+
+    :param last: the version; it is left as it is.
+    :param how: :data:`SEEN` or :data:`MISSED`.
+    """
+    return {**last, "metadata": {**last["metadata"], DELETION: how}}
+
+
+def deletion_of(manifest: Manifest) -> str | None:
+    """How it is known that an object is gone; None for one that is there."""
+    how: str | None = manifest["metadata"].get(DELETION)
+    return how
 
 
 def order_of_deletion(pod: Manifest) -> int:

@@ -1,0 +1,46 @@
+"""Jobs of a training that are deleted by hand, or by a time to live that a policy of the cluster gives them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.contract.jobs import running, verdict
+
+_TWO_JOBS = {"framework": "tensorflow", "num_nodes": None, "replicas": {"chief": {}, "worker": {"replicas": 1}}}
+_HOLDS = 'note("began"); time.sleep(3600)'
+
+
+@pytest.fixture(autouse=True)
+def _native(contract):
+    if contract.backend.name != "native":
+        pytest.skip("the operators create again what is deleted of a job")
+
+
+@pytest.mark.parametrize("fields", [{"nodes": 1}, _TWO_JOBS], ids=["one", "of two"])
+async def test_a_job_that_is_deleted_by_hand_ends_the_training(contract, cluster, namespace, fields):
+    async def delete(handle):
+        await running(contract, handle)
+        cluster.kubectl("delete", "job", f"{handle.name}-worker", f"--namespace={namespace}", "--wait=false")
+
+    diagnosis = await verdict(contract, contract.case.job(_HOLDS, **fields), delete)
+
+    assert (diagnosis.reason, diagnosis.infrastructure, diagnosis.retry_can_help) == ("Deleted", True, "yes")
+
+
+async def test_a_complete_job_may_go_while_another_one_trains(contract, cluster, namespace):
+    script = 'note("began"); me.startswith("chief") or wait_for("go")'
+    handle = await contract.submit(contract.case.job(script, **_TWO_JOBS))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+    chief = f"{handle.name}-chief"
+    patch = '--patch={"spec": {"ttlSecondsAfterFinished": 0}}'
+    cluster.kubectl("patch", "job", chief, "--type=merge", patch, f"--namespace={namespace}")
+
+    cluster.kubectl("wait", "--for=delete", f"job/{chief}", f"--namespace={namespace}", "--timeout=60s")
+    assert not (await contract.backend.status(handle)).phase.ended
+    contract.release("go")
+
+    assert (await following).phase is JobPhase.SUCCEEDED

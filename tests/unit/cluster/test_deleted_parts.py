@@ -1,0 +1,117 @@
+"""Jobs of a training on plain Kubernetes that are deleted: by hand, by a time to live, or with the training itself."""
+
+from __future__ import annotations
+
+import asyncio
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+
+from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.cluster.operations.last_status import is_confirmed
+from airflow_trainer_provider.cluster.state.job_object import JobObject
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot
+from airflow_trainer_provider.errors import JobLost
+from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobPhase
+from airflow_trainer_provider.kinds.base import JOBS, SERVICES
+from airflow_trainer_provider.kinds.native.native import NATIVE
+from airflow_trainer_provider.spec import parse_spec
+from airflow_trainer_provider.timeouts import with_timeout
+from tests.fakes.jobs import MADE_AT, with_condition
+from tests.fakes.kubernetes import NAMESPACE
+from tests.unit.cluster.api_server import PATIENCE, until
+
+TRY = Identity(dag_id="d", run_id="r", task_id="t")
+NAME = TRY.job_name("train")
+CHIEF, WORKER = f"{NAME}-chief", f"{NAME}-worker"
+GROUPS = {"replicas": {"chief": {}, "worker": {"replicas": 2}}}
+JOB = plan_job(
+    parse_spec({"framework": "tensorflow", "name": "train", "image": "i", "command": ["python", "t.py"], **GROUPS})
+)
+RUNNING = {"active": 1, "startTime": "2026-11-21T06:00:00Z"}
+COMPLETE = {**with_condition("Complete", MADE_AT), "startTime": "2026-11-21T06:00:00Z"}
+
+
+class Watching:
+    """A training of two Jobs that is watched in the background."""
+
+    def __init__(self, api):
+        self.api, self.statuses = api, []
+
+    async def __aenter__(self):
+        backend = ClusterBackend("native", await self.api.cluster(), NAMESPACE)
+        self.handle = (await backend.submit(JOB, TRY)).handle
+        assert self.api.names("jobs") == [CHIEF, WORKER]
+        self.api.update(JOBS, CHIEF, {"status": RUNNING})
+        self.api.update(JOBS, WORKER, {"status": RUNNING})
+        self.backend = backend
+        self.task = asyncio.create_task(self._watch())
+        await until(lambda: self.statuses)
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def _watch(self):
+        async for status in self.backend.watch(self.handle):
+            self.statuses.append(status)
+
+    async def end(self):
+        await with_timeout(self.task, PATIENCE)
+        return self.statuses[-1]
+
+
+async def test_a_job_that_is_deleted_while_it_trains_ends_the_others(api):
+    async with Watching(api) as watching:
+        api.remove(JOBS, WORKER)
+        last = await watching.end()
+
+    assert (last.phase, last.reason) == (JobPhase.FAILED, "Deleted")
+    assert last.message == f"Job {WORKER} was deleted before it had ended"
+    assert api.get(JOBS, CHIEF)["spec"]["suspend"]
+    # The next try does not wait for what is left of this one.
+    again = await watching.backend.submit(JOB, TRY.model_copy(update={"try_number": 2}))
+    assert (again.adopted, again.handle.uid == watching.handle.uid) == (None, False)
+
+
+async def test_a_job_that_goes_once_it_is_complete_is_complete(api):
+    async with Watching(api) as watching:
+        api.update(JOBS, CHIEF, {"status": COMPLETE})
+        api.remove(JOBS, CHIEF)
+        api.update(JOBS, WORKER, {"status": {**RUNNING, "active": 2}})
+        # Whoever looks now cannot know that the Job was complete.
+        assert not (await watching.backend.status(watching.handle)).phase.ended
+        api.update(JOBS, WORKER, {"status": COMPLETE})
+        last = await watching.end()
+
+    assert last.phase is JobPhase.SUCCEEDED
+    assert not [each for each in watching.statuses[:-1] if each.phase.ended]
+
+
+async def test_jobs_that_go_before_the_watch_shows_that_the_training_is_deleted_are_not_to_blame(api):
+    async with Watching(api) as watching:
+        # The watch of the Services is behind.
+        removed = api.before("GET", f"/services/{NAME}$", lambda: api.remove(SERVICES, NAME))
+        api.remove(JOBS, WORKER)
+        with pytest.raises(JobLost):
+            await watching.end()
+
+    assert removed.hits == 1
+    assert not [each for each in watching.statuses if each.phase.ended]
+
+
+async def test_jobs_that_their_watch_has_not_shown_yet_are_asked_for(api):
+    async with Watching(api):
+        main = api.get(SERVICES, NAME)
+        job = JobObject(NATIVE, main)
+        early = Snapshot(job)
+        watcher = Mock(is_gone=False, read=AsyncMock(return_value=job))
+
+        assert early.status().reason == "Deleted"
+        assert not await is_confirmed(await api.cluster(), watcher, early)
+        for name in (CHIEF, WORKER):
+            api.remove(JOBS, name)
+        assert await is_confirmed(await api.cluster(), watcher, early)
