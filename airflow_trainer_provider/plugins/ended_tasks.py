@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FAILED = "the task has failed, or was marked failed"
 _SUCCEEDED = "the task was marked success"
-_SKIPPED = "the task was marked skipped"
+_SKIPPED = "the task was skipped, by hand or as the time of its run was over (dagrun_timeout)"
 _RUN_OVER = "the run of its task is over"
 #: Seconds for which a worker waits until the request to end a job has been taken. Airflow kills it after 20.
 _WORKER_SECONDS = 15

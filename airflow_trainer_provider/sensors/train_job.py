@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
+    AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     BaseSensorOperator,
     PokeReturnValue,
     conf,
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 
 #: How long one poke reads what is there before it says that the job goes on.
 _POKE = timedelta(seconds=1)
+
+_NO_HANDLE = (
+    "The task that submits the job has returned none: it failed, was skipped, or pushes no XCom. Let the sensor run "
+    "only after its success (trigger_rule), or give name or selector."
+)
 
 
 class TrainJobSensor(HidesSecrets, BaseSensorOperator):
@@ -56,6 +63,8 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
     :param kubernetes_conn_id: with these, the connection to the cluster.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default. The modes
         ``poke`` and ``reschedule`` are for a sensor that does not.
+
+    ``silent_fail`` is for trouble with looking at the job: the sensor waits on. The failure of the job itself fails it.
     """
 
     template_fields: Sequence[str] = (
@@ -85,6 +94,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
+        self._is_for_handle = job is not None
         self.name = name
         self.selector = selector
         self.kind = kind
@@ -115,29 +125,53 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
                     found = run(self._found.poke(None if self.reschedule else self._reader(context)))
                     if found is None:
                         return PokeReturnValue(is_done=False)
-                    return PokeReturnValue(is_done=True, xcom_value=hand_on_found(context, found, self.every_match))
+                    return self._done(lambda: hand_on_found(context, found, self.every_match))
                 outcome = run(self._look(context))
             except JobTimeout:
                 return PokeReturnValue(is_done=False)
             except TrainJobError as error:
                 fail(error)
-            return PokeReturnValue(is_done=True, xcom_value=hand_on_sensed(context, self.hook, self.handle, outcome))
+            return self._done(lambda: hand_on_sensed(context, self.hook, self.handle, outcome))
 
-    def execute_complete(self, context: Context, event: dict[str, Any], try_number: int | None = None) -> Any:
+    def _done(self, hand_on: Callable[[], Any]) -> PokeReturnValue:
+        """What a poke returns that has found the job's end; the failure of the job ends the sensor.
+
+        :param hand_on: hands the outcome on, and returns what Airflow is to push.
+        """
+        from airflow_trainer_provider.operators.failures.exceptions import TrainJobFailure, permanent
+
+        try:
+            return PokeReturnValue(is_done=True, xcom_value=hand_on())
+        except TrainJobFailure as failure:
+            if not self.silent_fail or isinstance(failure, AirflowFailException):
+                raise
+            # The next poke would find the same.
+            raise permanent(failure) from failure
+
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], try_number: int | None = None, deadline: str | None = None
+    ) -> Any:
         """Go on after the trigger has fired.
 
         :param event: how the wait ended.
         :param try_number: that began the wait.
+        :param deadline: when the wait is over, in ISO 8601; None where Airflow passes the event only.
         """
         if try_number is not None and context["ti"].try_number > try_number:
             # Airflow 3.1.0 goes on with the event of an earlier try where that has failed.
             return self.execute(context)
+        if self.silent_fail and event["end"] == "error" and event["retryable"]:
+            self.log.error("%s; the sensor waits on, as silent_fail says.", event["message"])
+            self._defer(context, deadline)
         with self._softly():
             return self._complete(context, event)
 
     def _complete(self, context: Context, event: dict[str, Any]) -> Any:
         if event["end"] == "timed out":
             message = event.get("message")
+            if self._wait_seconds < self.timeout:
+                limit = f"execution_timeout ({self._wait_seconds:g} s) had passed"
+                raise AirflowTaskTimeout(f"{message or 'The training job had not ended, and goes on.'} {limit}.")
             if message is None:
                 message = f"Training job {self.handle.name} had not ended after {self.timeout:g} s; it goes on."
             raise AirflowSensorTimeout(message)
@@ -154,6 +188,11 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
         try:
             yield
         except AirflowSkipException:
+            raise
+        except AirflowTaskTimeout as error:
+            if self.soft_fail or self.never_fail:
+                which = "soft_fail" if self.soft_fail else "never_fail"
+                raise AirflowSkipException(f"Skipped, as {which} says: {error}") from error
             raise
         except (AirflowException, AirflowSensorTimeout) as error:
             if self.soft_fail:
@@ -190,6 +229,8 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
             check_names(self, ("name", "selector", "kind", "namespace", "kubernetes_conn_id"))
             self.allowed_phases = parse_field("allowed_phases", tuple[str, ...], given(self.allowed_phases))
             named = {name: getattr(self, name) for name in ("name", "selector", "kind", "allowed_phases", "namespace")}
+            if self.job is None and self._is_for_handle:
+                raise SpecError([Problem("job", None, "the handle that an operator made", _NO_HANDLE)])
             if self.job is None:
                 from airflow_trainer_provider.hooks.found_jobs import allowed
                 from airflow_trainer_provider.kinds.registry import kinds_called
@@ -227,9 +268,19 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
         deadline = None if ended else datetime.now(timezone.utc) + _POKE
         return await self.hook.wait(self.handle, emit=self._emit, reader=self._reader(context), deadline=deadline)
 
-    def _defer(self, context: Context) -> None:
-        deadline = (datetime.now(timezone.utc) + timedelta(seconds=self.timeout)).isoformat()
-        kwargs = {"try_number": context["ti"].try_number}
+    @property
+    def _wait_seconds(self) -> float:
+        """How long a deferred sensor waits: no worker's ``execution_timeout`` runs meanwhile."""
+        limit = self.execution_timeout
+        return min(self.timeout, limit.total_seconds()) if limit else self.timeout
+
+    def _defer(self, context: Context, deadline: str | None = None) -> None:
+        """Wait in the triggerer.
+
+        :param deadline: up to when, in ISO 8601; None for the whole time.
+        """
+        deadline = deadline or (datetime.now(timezone.utc) + timedelta(seconds=self._wait_seconds)).isoformat()
+        kwargs = {"try_number": context["ti"].try_number, "deadline": deadline}
         if self.job is None:
             from airflow_trainer_provider.triggers.found_jobs import FoundJobsTrigger
 

@@ -212,10 +212,13 @@ def test_a_submitted_job_is_waited_for_by_sensors_of_every_mode(airflow, folder)
     assert airflow.wait_for_task(dag_id, run, "train")["state"] == "success"
     airflow.wait_for_task(dag_id, run, "rescheduled", "up_for_reschedule")
     airflow.wait_for_task(dag_id, run, "deferred", "deferred")
+    assert airflow.wait_for_task(dag_id, run, "limited")["state"] == "failed"
+    log = partial(airflow.task_log, dag_id, run, "limited")
+    wait_until(lambda: "execution_timeout (1 s) had passed" in log() or None, PATIENCE, log)
     folder.go()
 
     airflow.wait_for_run(dag_id, run)
-    assert airflow.task_states(dag_id, run) == dict.fromkeys(("train", *sensors), "success")
+    assert airflow.task_states(dag_id, run) == {**dict.fromkeys(("train", *sensors), "success"), "limited": "failed"}
     for sensor in sensors:
         assert airflow.xcom(dag_id, run, sensor)["result"]["trainings"] == 1
         log = airflow.task_log(dag_id, run, sensor)

@@ -95,6 +95,7 @@ with DAG("train_deferred_once", schedule=None, params=PARAMS) as train_deferred_
 with DAG("train_handed_over", schedule=None, params=PARAMS):
     train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
     TrainJobSensor(task_id="poking", job=train.output, poke_interval=1, deferrable=False)
+    TrainJobSensor(task_id="limited", job=train.output, deferrable=True, execution_timeout=timedelta(seconds=1))
     TrainJobSensor(task_id="rescheduled", job=train.output, poke_interval=POKE, mode="reschedule", deferrable=False)
     TrainJobSensor(
         task_id="deferred", job='{{ ti.xcom_pull("train", key="job") | tojson }}', deferrable=True

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     TaskDeferred,
 )
 from airflow.sdk import DAG
@@ -328,10 +329,13 @@ async def test_a_trigger_looks_where_its_row_says_and_reports_how_the_wait_ended
 FAILED = Diagnosis(job="a", phase="failed", reason="Error", message="It broke.")
 
 
+HANDLE = JobHandle(
+    name="a", uid="u", backend="native", framework="", leader="worker-0", owner=0, location=f"job/{NAMESPACE}/kube"
+)
+
+
 def _event(*outcomes):
-    job = {"name": "a", "uid": "u", "backend": "native", "framework": "", "leader": "worker-0", "owner": 0}
-    handle = JobHandle(**job, location=f"job/{NAMESPACE}/kube")
-    found = [Found(handle, outcome).to_json() for outcome in outcomes]
+    found = [Found(HANDLE, outcome).to_json() for outcome in outcomes]
     return json.loads(json.dumps({"end": "concluded", "found": found}))
 
 
@@ -378,9 +382,77 @@ def test_a_try_that_gets_the_event_of_an_earlier_one_waits_itself(context):
     with pytest.raises(TaskDeferred) as second:
         task.execute_complete(context, event, **first.value.kwargs)
 
-    assert second.value.kwargs == {"try_number": 2}
+    assert second.value.kwargs["try_number"] == 2
     with pytest.raises(TrainJobFailure, match="no answer"):
         task.execute_complete(context, event, **second.value.kwargs)
+
+
+def test_a_job_whose_task_has_returned_no_handle_is_said_so(context):
+    task = sensor(job="{{ ti.xcom_pull('train') }}", deferrable=True)
+    task.job = None  # as it is rendered
+
+    with pytest.raises(AirflowFailException, match=r"job: got None; .* it failed, was skipped, or pushes no XCom"):
+        task.execute(context)
+
+
+@pytest.mark.parametrize("fields", [{"name": "a"}, {"job": dict(HANDLE.to_xcom())}], ids=["found", "handle"])
+@pytest.mark.parametrize(
+    ("limit", "timeout", "error"), [(30, 60, AirflowTaskTimeout), (60, 30, AirflowSensorTimeout), (None, 30, None)]
+)
+def test_the_first_of_its_two_times_ends_a_deferred_wait(context, fields, limit, timeout, error):
+    limits = {"execution_timeout": limit and timedelta(seconds=limit), "timeout": timeout}
+    task = sensor(deferrable=True, **limits, **fields)
+    begun = datetime.now(timezone.utc)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context)
+
+    deadline = datetime.fromisoformat(deferred.value.trigger.deadline)
+    assert timedelta(seconds=30) <= deadline - begun < timedelta(seconds=45)
+    with pytest.raises(error or AirflowSensorTimeout):
+        task.execute_complete(context, {"end": "timed out"} | ({"message": "none"} if "name" in fields else {}))
+
+
+@pytest.mark.parametrize("field", ["soft_fail", "never_fail"])
+def test_a_deferred_wait_whose_execution_timeout_is_over_may_skip(context, field):
+    task = sensor(name="a", execution_timeout=timedelta(seconds=1), **{field: True})
+
+    with pytest.raises(AirflowSkipException, match=rf"{field} .*none in time. execution_timeout \(1 s\) had passed"):
+        task.execute_complete(context, {"end": "timed out", "message": "none in time."})
+
+
+def test_a_deferred_sensor_that_fails_silently_waits_on_for_the_time_that_is_left(context):
+    task = sensor(name="a", deferrable=True, silent_fail=True, timeout=60)
+    with pytest.raises(TaskDeferred) as first:
+        task.execute(context)
+    event = {"end": "error", "message": "no answer", "retryable": True}
+
+    with pytest.raises(TaskDeferred) as second:
+        task.execute_complete(context, event, **first.value.kwargs)
+    assert second.value.trigger.deadline == first.value.trigger.deadline
+    # Without a scheduler.
+    with pytest.raises(TaskDeferred):
+        task.execute_complete(context, event)
+    with pytest.raises(AirflowFailException, match="no answer"):
+        task.execute_complete(context, event | {"retryable": False}, **first.value.kwargs)
+    with pytest.raises(TrainJobFailure, match="It broke"):
+        task.execute_complete(context, _event(JobOutcome(failure=FAILED)), **first.value.kwargs)
+
+
+@pytest.mark.parametrize(("silent", "error"), [(True, AirflowFailException), (False, TrainJobFailure)])
+def test_a_poke_that_finds_a_failed_job_fails_also_where_trouble_is_silent(context, silent, error):
+    task = sensor(name="a", silent_fail=silent, timeout=60, poke_interval=0)
+    found = [Found(HANDLE, JobOutcome(failure=FAILED))]
+
+    async def poke(reader):
+        if silent and not context["ti"].pushed.setdefault("looks", 0):
+            context["ti"].pushed["looks"] = 1
+            raise ApiError("no answer")
+        return found
+
+    task._found = SimpleNamespace(poke=poke)
+
+    with pytest.raises(error, match="It broke"):
+        task.execute(context)
 
 
 @pytest.mark.parametrize(("soft_fail", "error"), [(False, TrainJobFailure), (True, AirflowSkipException)])
