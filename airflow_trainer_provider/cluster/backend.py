@@ -22,7 +22,7 @@ from airflow_trainer_provider.cluster.operations.last_status import is_confirmed
 from airflow_trainer_provider.cluster.operations.order import Order, manifest_order, order_of
 from airflow_trainer_provider.cluster.operations.render import render
 from airflow_trainer_provider.cluster.operations.submit import Submitter
-from airflow_trainer_provider.cluster.operations.task_jobs import end_earlier, jobs_of
+from airflow_trainer_provider.cluster.operations.task_jobs import end_earlier, is_later, jobs_of
 from airflow_trainer_provider.cluster.result import result_of
 from airflow_trainer_provider.cluster.show_logs import show_logs
 from airflow_trainer_provider.cluster.state.groups import job_object
@@ -138,7 +138,7 @@ class ClusterBackend:
         kinds = await cluster.served(BACKENDS[self.name])
         handles = []
         for job in await jobs_of(cluster, kinds, self.namespace, identity):
-            if owner_of(job.main) > identity.try_number or is_being_deleted(job.main):
+            if is_later(job, identity) or is_being_deleted(job.main):
                 continue
             if _is_half_cancelled(job) or not (await Snapshot.read(cluster, job)).status().phase.ended:
                 handles.append(job.handle(cluster.connection.id))

@@ -26,7 +26,7 @@ class Identity(BaseModel):
     :param max_tries: how many tries the task may have. Airflow raises it each time the task is cleared, and at no other
         time; None where it was not recorded.
     :param run_started_at: when the task's run started, which is another one than that of a deleted run of the same id;
-        None where it was not recorded. Airflow sets it again where a task of a run that had ended is cleared.
+        None where it was not recorded. Airflow sets it again where the run is queued again, as after a clear.
     """
 
     # A newer version may record more.
@@ -75,9 +75,8 @@ class Identity(BaseModel):
 
         :param earlier: of the earlier try.
         """
-        if self._started_after(earlier) == earlier._started_after(self):
-            return True
-        return self.was_cleared_since(earlier) and self.try_number > earlier.try_number
+        # The tries of another run count from 1 again. A run that was cleared or queued again has another start, too.
+        return not self._started_after(earlier) or self.try_number > earlier.try_number
 
     def why_ended(self, earlier: Identity) -> str:
         """Why this try ends the job of an earlier one that it does not adopt.
@@ -96,8 +95,7 @@ class Identity(BaseModel):
         :param other: the try that submitted the job.
         :param owner: the number of the try that waits for it.
         """
-        # The numbers of the tries begin with 1 again where a run is deleted and created once more.
-        return other._started_after(self) or (owner > self.try_number and not self._started_after(other))
+        return other._started_after(self) or (owner > self.try_number and self.is_same_run(other))
 
     def _started_after(self, other: Identity) -> bool:
         own, others = self.run_started_at, other.run_started_at

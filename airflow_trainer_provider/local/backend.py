@@ -293,9 +293,11 @@ class LocalBackend:
         handles = []
         for folder in self._jobs_of(identity):
             with suppress(JobLost), folder.lost_if_gone():
-                if not self._status(folder).phase.ended:
-                    handles.append(self._handle(folder, plan_job(folder.record().spec), folder.owner))
-        return [handle for handle in handles if handle.owner <= identity.try_number]
+                record = folder.record()
+                is_later = identity.is_out_of_date(record.identity, folder.owner)
+                if not is_later and not self._status(folder).phase.ended:
+                    handles.append(self._handle(folder, plan_job(record.spec), folder.owner))
+        return handles
 
     def _task_of(self, handle: JobHandle) -> Identity:
         folder = self._folder(handle)
@@ -320,11 +322,12 @@ class LocalBackend:
         earlier = record.identity
         _ensure_current(folder, earlier, identity)
         status = self._status(folder, start=True)
-        same = record.digest == digest and identity.is_same_run(earlier)
         cleared = identity.was_cleared_since(earlier)
+        # One that was released was as its task wanted it: whoever clears that task wants another training.
+        is_wanted = identity.is_same_run(earlier) and not (cleared and folder.released)
+        same = is_wanted and record.digest == digest
         if status.phase is JobPhase.SUCCEEDED and not folder.collected and digest is not None:
-            # One that was released was as its task wanted it: whoever clears that task wants another training.
-            if same and not (cleared and folder.released):
+            if same:
                 folder.hand_to(identity.try_number)
                 return f"it succeeded in try {earlier.try_number}, and its result has not been collected"
             # No later try takes its result either.

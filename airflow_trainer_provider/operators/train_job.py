@@ -234,7 +234,8 @@ class TrainJobOperator(BaseOperator):
         #: Whether the task may have a job. A first try has none before its submit; a process of a later try, or one
         #: that resumes, may have one that it does not know of.
         self.may_have_job = True
-        self._identity: Identity | None = None
+        #: This try of the task, once it was executed.
+        self.identity: Identity | None = None
         self._secrets: frozenset[str] = frozenset()
         #: The fields of the spec, those from presets among them.
         self._asked: Mapping[str, Any] | None = None
@@ -256,7 +257,7 @@ class TrainJobOperator(BaseOperator):
         from airflow_trainer_provider.errors import BackendUnavailable, TrainJobError
         from airflow_trainer_provider.job.plan.together import placed_apart
 
-        identity = self._identity = _identity(context)
+        identity = self.identity = _identity(context)
         self.may_have_job = identity.try_number > 1
         deadline = self._deadline()
         try:
@@ -317,7 +318,7 @@ class TrainJobOperator(BaseOperator):
         if job is None:
             return self.execute_complete(context, event, **event["kwargs"])
         handle = self.handle = JobHandle.parse(job)
-        identity = self._identity = _identity(context)
+        identity = self.identity = _identity(context)
         if identity.try_number > handle.owner:
             # The event is that of an earlier try, with which Airflow 3.1.0 goes on where that has failed. It keeps the
             # XCom of that try, too.
@@ -343,10 +344,10 @@ class TrainJobOperator(BaseOperator):
         waits for its next try.
         """
         self._killed = True
-        if self._identity and self.may_have_job and not self._timed_out:
+        if self.identity and self.may_have_job and not self._timed_out:
             from airflow_trainer_provider.hooks.loop import run_aside
 
-            run_aside(self._end_if_over(self._identity), _KILL_SECONDS)
+            run_aside(self._end_if_over(self.identity), _KILL_SECONDS)
 
     async def _end_if_over(self, identity: Identity) -> None:
         from airflow_trainer_provider.hooks.task import state_if_over

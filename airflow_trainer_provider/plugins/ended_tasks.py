@@ -102,4 +102,5 @@ def _end_jobs_of_operator(ti: RuntimeTaskInstance, reason: str) -> None:
             # of its run are invalid, of which the context is made.
             with suppress(Exception):
                 ti.task.look_up_place(ti.get_template_context())
-        run_aside(ti.task.end_jobs(identity_of_task(ti), reason), _WORKER_SECONDS)
+        # That of the task itself knows its run: another one may have its id by now.
+        run_aside(ti.task.end_jobs(ti.task.identity or identity_of_task(ti), reason), _WORKER_SECONDS)

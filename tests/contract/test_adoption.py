@@ -92,11 +92,15 @@ async def test_a_run_that_is_deleted_and_created_again_trains_again(contract, ha
     if had_ended:
         contract.release("go")
         await contract.end(earlier)
+        (contract.case.shared / "go").unlink()
 
     # The tries of the new run begin with 1.
     again = await contract.backend.submit(job, second.model_copy(update={"try_number": 1}))
     with pytest.raises(SubmitError, match="try 2 is out of date"):
         await contract.backend.submit(job, first)
+    # Whoever of the deleted run ends its jobs ends this one not.
+    assert await contract.backend.find(first) == []
+    assert [each.uid for each in await contract.backend.find(second)] == [again.handle.uid]
     contract.release("go")
 
     assert again.adopted is None

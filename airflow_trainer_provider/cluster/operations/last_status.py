@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.operations.suspension import suspend
 from airflow_trainer_provider.cluster.operations.wait import has_ended, longest_grace
+from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import is_cancelled
-from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost, parts_of, with_gone
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, lost, parts_of
 from airflow_trainer_provider.cluster.state.watcher import JobWatcher
-from airflow_trainer_provider.errors import JobLost
+from airflow_trainer_provider.errors import ApiError, JobLost
+from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.deletion import keep_first_deletion
+
+log = logging.getLogger(__name__)
 
 #: The version of objects that an API server need not ask its database for.
 _IN_MEMORY = "0"
@@ -28,15 +33,14 @@ async def is_confirmed(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot
     :param watcher: of the job.
     :param snapshot: which shows the end.
     """
-    if watcher.is_gone or not snapshot.has_lost_part():
+    if watcher.is_gone or not snapshot.lost_part():
         return True
     try:
         job = await watcher.read()
     except JobLost:
         return False
     _, children = await parts_of(cluster, job)
-    fresh = replace(snapshot, job=job, children=with_gone(children, snapshot.children))
-    return fresh.status().phase.ended
+    return replace(snapshot, job=job, children=snapshot.with_parts(children)).status().phase.ended
 
 
 async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -> Snapshot:
@@ -47,14 +51,31 @@ async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -
     :param snapshot: the first one that showed the end.
     :raises JobLost: it is gone, and how it would have ended is not known.
     """
-    is_known = snapshot.status().phase.ended and not snapshot.has_lost_part()
+    lost_part = snapshot.lost_part()
+    is_known = snapshot.status().phase.ended and not lost_part
     if watcher.is_gone and not is_known and not is_cancelled(snapshot.job.main):
         raise lost(snapshot.job)
+    marked = None
+    if lost_part and not watcher.is_gone:
+        # Whoever looks later, as the next try does, sees parts that are suspended, and could wait for them.
+        marked = await _with_lost_part(cluster, snapshot.job, lost_part)
     if snapshot.job.kind.suspend_children and not watcher.is_gone:
         await suspend(cluster, snapshot.job)
     await _until_survivors_ended(watcher, _SURVIVE_SECONDS + longest_grace(snapshot.pods))
     last = watcher.snapshot()
+    if marked:
+        last = replace(last, job=marked)
     return last if watcher.is_gone else await _read_again(cluster, last)
+
+
+async def _with_lost_part(cluster: Cluster, job: JobObject, message: str) -> JobObject | None:
+    """Write on a job which part of it was deleted; None where that is refused."""
+    patch = {"metadata": {"uid": job.uid, "annotations": {labels.PART_DELETED: message}}}
+    try:
+        return job.at(await cluster.client.patch(job.resource, job.namespace, job.name, patch))
+    except ApiError as error:
+        log.warning("That a part of training job %s was deleted cannot be written on it: %s", job.name, error)
+    return None
 
 
 async def _until_survivors_ended(watcher: JobWatcher, seconds: float) -> None:
@@ -75,4 +96,4 @@ async def _read_again(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
         keep_first_deletion(pod, known.get(pod["metadata"]["uid"], pod))
     there = {pod["metadata"]["uid"] for pod in pods}
     gone = [*snapshot.gone, *(pod for pod in snapshot.pods if pod["metadata"]["uid"] not in there)]
-    return replace(snapshot, pods=pods, gone=gone, children=with_gone(children, snapshot.children))
+    return replace(snapshot, pods=pods, gone=gone, children=snapshot.with_parts(children))

@@ -13,7 +13,13 @@ from airflow_trainer_provider.cluster.operations.end import end, finish, wait_un
 from airflow_trainer_provider.cluster.operations.order import Order
 from airflow_trainer_provider.cluster.operations.refusal import refusal
 from airflow_trainer_provider.cluster.operations.suspension import is_suspended, resume
-from airflow_trainer_provider.cluster.operations.task_jobs import ensure_current, jobs_of, latest_owner, wait_for_pods
+from airflow_trainer_provider.cluster.operations.task_jobs import (
+    ensure_current,
+    is_later,
+    jobs_of,
+    latest_owner,
+    wait_for_pods,
+)
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import (
     annotated,
@@ -107,7 +113,7 @@ class Submitter:
         try:
             begun = await self._creator.begin(self._order.name_of(self._start))
             own, others = await self._look(begun.job)
-            if all(map(_is_done_with, others)):
+            if all(map(self._is_done_with, others)):
                 if begun.after and (own is None or is_being_ended(own.main)):
                     # Parts without an owner could train until the garbage collector comes.
                     raise self._creator.deleted(begun.job.name)
@@ -125,11 +131,11 @@ class Submitter:
         """The earlier job, and why it is the one to use; None where it is not, and has ended."""
         ensure_current(job, self._identity)
         earlier = identity_of(job.main) or self._identity
-        same_run, cleared = self._identity.is_same_run(earlier), self._identity.was_cleared_since(earlier)
-        same = same_run and self._is_of_order(job)
+        is_wanted = self._is_wanted(job, earlier)
+        same = is_wanted and self._is_of_order(job)
         snapshot = await Snapshot.read(self._cluster, job)
         status = snapshot.status()
-        if same and _has_result(job, status, cleared=cleared):
+        if same and _has_result(job, status):
             why = f"it succeeded in try {earlier.try_number}, and its result has not been collected"
             return await self._hand_over(job, {}, why)
         if status.phase in (JobPhase.SUCCEEDED, JobPhase.FAILED) and not is_being_deleted(job.main):
@@ -137,9 +143,22 @@ class Submitter:
             return None
         if same and _can_resume(job):
             return await self._resume(snapshot, earlier)
-        if same and not cleared and not is_being_ended(job.main):
+        if same and not self._identity.was_cleared_since(earlier) and not is_being_ended(job.main):
             return await self._hand_over(job, {}, _still_runs(earlier.try_number))
-        return await self._end(job, self._identity.why_ended(earlier), resumable=same_run)
+        return await self._end(job, self._identity.why_ended(earlier), resumable=is_wanted)
+
+    def _is_wanted(self, job: JobObject, earlier: Identity) -> bool:
+        """Whether this try may want an earlier job, or its result, if that is of the same spec."""
+        # One that was released was as its task wanted it: whoever clears that task wants another training.
+        is_released = job.annotation(labels.RELEASED) is not None
+        return self._identity.is_same_run(earlier) and not (is_released and self._identity.was_cleared_since(earlier))
+
+    def _is_done_with(self, job: JobObject) -> bool:
+        """Whether nothing is to be done about an earlier job before a first try has its own."""
+        if job.annotation(labels.COLLECTED) is not None or is_being_deleted(job.main):
+            return True
+        # One of a deleted run may be suspended: no try of that run resumes it.
+        return is_cancelled(job.main) and self._identity.is_same_run(identity_of(job.main) or self._identity)
 
     def _is_of_order(self, job: JobObject) -> bool:
         """Whether the job runs what this try is to run."""
@@ -272,19 +291,14 @@ class Submitter:
         for other in others:
             if is_being_ended(other.main) or await self._has_ended(other):
                 continue
-            if self._is_later(other) or not await end(
-                self._cluster, other, _SUPERSEDED, latest_owner(other, self._identity)
-            ):
+            last = latest_owner(other, self._identity)
+            if is_later(other, self._identity) or not await end(self._cluster, other, _SUPERSEDED, last):
                 await withdraw(self._cluster, job)
                 raise SubmitError(
                     f"A later try of this task started job {other.name}, or adopted it, at the same moment; try "
                     f"{self._identity.try_number} is out of date and deleted its own."
                 )
             await wait_until_ended(self._cluster, other)
-
-    def _is_later(self, job: JobObject) -> bool:
-        """Whether a later try of the task has this job."""
-        return self._identity.is_out_of_date(identity_of(job.main) or self._identity, owner_of(job.main))
 
     async def _has_ended(self, job: JobObject) -> bool:
         return (await Snapshot.read(self._cluster, job)).status().phase.ended
@@ -302,18 +316,9 @@ class Submitter:
         return own, [other for other in found if other.uid != job.uid]
 
 
-def _is_done_with(job: JobObject) -> bool:
-    return is_being_ended(job.main) or job.annotation(labels.COLLECTED) is not None
-
-
-def _has_result(job: JobObject, status: JobStatus, *, cleared: bool) -> bool:
-    """Whether the job has succeeded, and its task still wants the result.
-
-    :param cleared: whether the task was cleared since.
-    """
-    # One that was released was as its task wanted it: whoever clears that task wants another training.
-    is_done_with = cleared and job.annotation(labels.RELEASED) is not None
-    return status.phase is JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None and not is_done_with
+def _has_result(job: JobObject, status: JobStatus) -> bool:
+    """Whether the job has succeeded, and its outcome has not reached XCom."""
+    return status.phase is JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None
 
 
 def _can_resume(job: JobObject) -> bool:

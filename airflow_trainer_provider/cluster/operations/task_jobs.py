@@ -106,6 +106,15 @@ async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str,
     return ends.waited
 
 
+def is_later(job: JobObject, identity: Identity) -> bool:
+    """Whether a later try of the task has a job, also one of a later run that has the same id.
+
+    :param job: of the task.
+    :param identity: the try.
+    """
+    return identity.is_out_of_date(identity_of(job.main) or identity, owner_of(job.main))
+
+
 def latest_owner(job: JobObject, identity: Identity) -> int:
     """The latest try that may own a job and that a try of the task may still end.
 
@@ -123,9 +132,8 @@ def ensure_current(job: JobObject, identity: Identity) -> None:
     :param identity: the try that wants a job.
     :raises SubmitError: a later try owns it.
     """
-    owner = owner_of(job.main)
-    if identity.is_out_of_date(identity_of(job.main) or identity, owner):
+    if is_later(job, identity):
         raise SubmitError(
-            f"Try {owner} of this task already has job {job.name}; "
+            f"Try {owner_of(job.main)} of this task already has job {job.name}; "
             f"try {identity.try_number} is out of date and starts nothing."
         )

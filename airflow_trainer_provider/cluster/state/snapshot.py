@@ -21,7 +21,7 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
 from airflow_trainer_provider.kinds.status.containers import training_container_of
-from airflow_trainer_provider.kinds.status.deletion import deletion_of
+from airflow_trainer_provider.kinds.status.deletion import MISSED, as_gone, deletion_of
 from airflow_trainer_provider.kinds.status.disrupted import to_write
 from airflow_trainer_provider.kinds.status.job_status import job_status
 from airflow_trainer_provider.kinds.status.replicas import read_replicas
@@ -91,9 +91,20 @@ class Snapshot:
         """Whether its controller takes the job for complete, and starts no more pods, however they have ended."""
         return self.job.kind.read(self.job.main, self.children).phase is JobPhase.SUCCEEDED
 
-    def has_lost_part(self) -> bool:
-        """Whether the job has failed as a part of it is gone."""
-        return self.job.kind.read(self.job.main, self.children).reason == DELETED
+    def lost_part(self) -> str | None:
+        """How a part of the job was deleted, so that the job has failed; None where none was."""
+        read = self.job.kind.read(self.job.main, self.children)
+        return read.message if read.reason == DELETED else None
+
+    def with_parts(self, children: Sequence[Manifest]) -> list[Manifest]:
+        """The parts that there are, and the last versions of those that are gone and that nothing creates again.
+
+        :param children: the parts, as they were read after this snapshot was taken.
+        """
+        there = {child["metadata"]["uid"] for child in children}
+        known = () if self.job.kind.remakes_children else self.children
+        gone = [each for each in known if each["metadata"]["uid"] not in there]
+        return [*children, *(each if deletion_of(each) else as_gone(each, MISSED) for each in gone)]
 
     def disruption(self) -> Manifest | None:
         """The merge patch that writes down which replicas were cut short; None where there is nothing new."""
@@ -153,16 +164,6 @@ async def parts_of(
         )
         children += listing.items
     return own_pods(job, pods.items), children
-
-
-def with_gone(children: Sequence[Manifest], known: Iterable[Manifest]) -> list[Manifest]:
-    """A job's parts as they are now, with the last versions of those that are known to be gone.
-
-    :param children: the parts that there are; of which some may be gone, where they are read from a cache.
-    :param known: parts that were known before.
-    """
-    gone = {each["metadata"]["uid"]: each for each in known if deletion_of(each)}
-    return [*(child for child in children if child["metadata"]["uid"] not in gone), *gone.values()]
 
 
 def lacks_pods(job: JobObject, pods: Collection[Manifest]) -> bool:

@@ -9,7 +9,14 @@ from datetime import datetime, timezone
 from airflow_trainer_provider.job.diagnosis.causes import DELETED
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
-from airflow_trainer_provider.kinds.objects.labels import CANCELLED, COMPLETE, PREFIX, QUEUE, written_groups
+from airflow_trainer_provider.kinds.objects.labels import (
+    CANCELLED,
+    COMPLETE,
+    PART_DELETED,
+    PREFIX,
+    QUEUE,
+    written_groups,
+)
 from airflow_trainer_provider.kinds.status.deletion import MISSED, deletion_of
 
 #: The rank of a Job's first Pod.
@@ -31,7 +38,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
 
     It has succeeded once all Jobs that are waited for are complete, and failed once any Job has failed before that.
     What becomes of the others afterwards changes nothing. It has failed, too, where a Job was deleted before its end,
-    and where a Job is gone whose end was not seen, and no other one trains.
+    and where a Job is gone whose end was not seen, and all others have ended.
 
     :param main: the Service.
     :param children: the Jobs that are there, and the last versions of those that are gone.
@@ -46,7 +53,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
     if failure:
         at, reason, message = failure
         return ControllerStatus(JobPhase.FAILED, reason, message, started, at, restarts)
-    if lost := _lost(main, children):
+    if lost := (main["metadata"].get("annotations") or {}).get(PART_DELETED) or _lost(main, children):
         return ControllerStatus(JobPhase.FAILED, DELETED, lost, started, restarts=restarts)
     return ControllerStatus(*_under_way(children), started, restarts=restarts)
 
@@ -59,8 +66,8 @@ def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:
     deleted = [child["metadata"]["name"] for child in unfinished if deletion_of(child)]
     if deleted:
         return f"Job {deleted[0]} was deleted before it had ended"
-    trains = any(not child["spec"].get("suspend") for child in unfinished)
-    if trains or sum(child["spec"]["completions"] for child in children) >= sum(groups_of(main).values()):
+    # Those that are there may train on, or be resumed.
+    if unfinished or sum(child["spec"]["completions"] for child in children) >= sum(groups_of(main).values()):
         return None
     return f"a Job of {main['metadata']['name']} was deleted; whether it had succeeded is not known"
 

@@ -49,6 +49,8 @@ SUBMISSION = f"{PREFIX}/submission"
 DEPLOYMENT = f"{PREFIX}/deployment"
 #: There once everything that belongs to the job was created.
 COMPLETE = f"{PREFIX}/complete"
+#: There once the job has failed as a part of it was deleted: which one that is. Nothing else may show it later.
+PART_DELETED = f"{PREFIX}/part-deleted"
 #: There once the outcome has reached XCom, or the job has failed and its task is over: no task collects it any more.
 COLLECTED = f"{PREFIX}/collected"
 #: There once no task waits for the job any more: it outlives its task.

@@ -17,6 +17,7 @@ from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, SERVICES
 from airflow_trainer_provider.kinds.native.native import NATIVE
+from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.spec import parse_spec
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.jobs import MADE_AT, with_condition
@@ -89,6 +90,29 @@ async def test_a_job_that_goes_once_it_is_complete_is_complete(api):
 
     assert last.phase is JobPhase.SUCCEEDED
     assert not [each for each in watching.statuses[:-1] if each.phase.ended]
+
+
+async def test_a_complete_job_that_goes_while_it_is_read_again_is_complete(api):
+    async with Watching(api) as watching:
+        api.update(JOBS, CHIEF, {"status": COMPLETE})
+        # The first look is that of the end.
+        api.before("GET", "/jobs$", lambda: api.remove(JOBS, CHIEF))
+        api.update(JOBS, WORKER, {"status": COMPLETE})
+        assert (await watching.end()).phase is JobPhase.SUCCEEDED
+
+    assert api.names("jobs") == [WORKER]
+
+
+async def test_a_job_that_only_left_the_watch_ends_nothing(api):
+    async with Watching(api) as watching:
+        labels_of = api.get(JOBS, WORKER)["metadata"]["labels"]
+        api.update(JOBS, WORKER, {"metadata": {"labels": labels_of | {labels.MANAGED_BY: "another"}}})
+        looks = len([each for each in api.requests if each.path.endswith("/jobs")])
+        await until(lambda: len([each for each in api.requests if each.path.endswith("/jobs")]) > looks)
+        assert not (await watching.backend.status(watching.handle)).phase.ended
+        api.update(JOBS, CHIEF, {"status": RUNNING | {"ready": 1}})
+
+    assert not [each for each in watching.statuses if each.phase.ended]
 
 
 async def test_jobs_that_go_before_the_watch_shows_that_the_training_is_deleted_are_not_to_blame(api):

@@ -83,12 +83,12 @@ EIGHT, NINE = (datetime(2026, 11, 23, hour, tzinfo=timezone.utc) for hour in (8,
     [
         ({"run_started_at": EIGHT}, {"run_started_at": EIGHT}, True),
         ({"run_started_at": EIGHT}, {"run_started_at": NINE}, False),
-        ({"run_started_at": EIGHT}, {"run_started_at": NINE, "try_number": 2}, False),
+        ({"run_started_at": EIGHT, "try_number": 2}, {"run_started_at": NINE, "try_number": 2}, False),
+        # The run was queued again, with or without a clear of the task.
+        ({"run_started_at": EIGHT}, {"run_started_at": NINE, "try_number": 2}, True),
         # Submitted by a version that did not record the start; or looked for by the scheduler, which does not need it.
         ({}, {"run_started_at": NINE}, True),
         ({"run_started_at": EIGHT}, {}, True),
-        # The task was cleared after its run had ended.
-        ({"run_started_at": EIGHT, "max_tries": 0}, {"run_started_at": NINE, "try_number": 2, "max_tries": 1}, True),
         # The DAG has other retries by now.
         ({"run_started_at": EIGHT, "max_tries": 0}, {"run_started_at": NINE, "max_tries": 1}, False),
     ],
@@ -105,6 +105,8 @@ def test_a_deleted_run_is_another_one_than_that_which_has_its_id_now(earlier, no
         ({"run_started_at": EIGHT}, {"run_started_at": EIGHT}, 2, True),
         ({"run_started_at": EIGHT}, {"run_started_at": NINE}, 1, True),
         ({"run_started_at": NINE}, {"run_started_at": EIGHT}, 2, False),
+        # Of a run that was queued again, the third try has adopted the job of the first.
+        ({"run_started_at": NINE, "try_number": 2}, {"run_started_at": EIGHT}, 3, True),
         ({"run_started_at": NINE}, {}, 2, True),
     ],
 )

@@ -21,6 +21,7 @@ from airflow_trainer_provider.cluster.informer.watch import Watches, by_label
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS
+from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, deletion_of
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.unit.cluster.api_server import PATIENCE
 
@@ -151,6 +152,7 @@ async def test_lists_once_then_follows(watches, client):
         await until(subscription, lambda: subscription.gone)
         assert names(subscription) == ["a-1"]
         assert subscription.gone["uid-a-0"]["status"] == {"phase": "Failed"}
+        assert deletion_of(subscription.gone["uid-a-0"]) == SEEN
     assert client.asked == ["list", "watch 5"]
 
 
@@ -228,6 +230,8 @@ async def test_an_expired_version_lists_again_and_finds_what_went(watches, clien
         await until(subscription, lambda: "uid-a-2" in subscription.objects and subscription.gone)
         assert names(subscription) == ["a-1", "a-2"]
         assert subscription.gone["uid-a-0"]["status"] == {"phase": "Running"}
+        # What became of it meanwhile is not known.
+        assert deletion_of(subscription.gone["uid-a-0"]) == MISSED
         client.sends(("ADDED", pod("a-3", 51)))
         await until(subscription, lambda: "uid-a-3" in subscription.objects)
     assert client.asked == ["list", "watch 5", "list", "watch 50"]

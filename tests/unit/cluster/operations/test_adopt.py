@@ -42,7 +42,8 @@ def by(**fields):
     return {labels.IDENTITY: TRY.model_copy(update={"try_number": 3, **fields}).model_dump_json()}
 
 
-OTHER_RUN = by(run_started_at=MONDAY - timedelta(hours=1))
+OTHER_RUN = by(run_started_at=MONDAY - timedelta(hours=1), try_number=6)
+QUEUED_AGAIN = by(run_started_at=MONDAY - timedelta(hours=1))
 CLEARED = by(max_tries=2)
 #: Airflow gives a run that had ended another start where a task of it is cleared.
 CLEARED_LATER = by(max_tries=2, run_started_at=MONDAY - timedelta(hours=1))
@@ -100,6 +101,10 @@ CASES = {
     "its task did not wait for it and is tried again, and it has succeeded": Case(
         HAND_OVER, "its result has not been collected", RELEASED, ended="Succeeded"
     ),
+    "its task did not wait for it, was cleared, and would resume it": Case(
+        END + NEW, given={**CLEARED, **RELEASED, **SUSPEND}
+    ),
+    "its run was queued again": Case(HAND_OVER, "it still runs", QUEUED_AGAIN),
     "its run was deleted": Case(END + NEW, given=OTHER_RUN),
     "its run was deleted, and its fifth try had it": Case(END + NEW, given={**OTHER_RUN, labels.OWNER: "7"}),
     "its run was deleted, and it has succeeded": Case(GIVE_UP + NEW, given=OTHER_RUN, ended="Succeeded"),

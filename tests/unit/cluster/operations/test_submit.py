@@ -788,6 +788,19 @@ async def test_a_job_of_a_later_run_of_the_same_id_that_starts_at_this_moment_is
     assert labels.CANCELLED not in api.objects.get(("services", NAMESPACE, others[0]))["metadata"]["annotations"]
 
 
+async def test_a_first_try_deletes_what_a_deleted_run_of_its_id_has_suspended(api):
+    start = datetime(2026, 11, 25, tzinfo=timezone.utc)
+    earlier = TRY.model_copy(update={"run_started_at": start})
+    suspended = (await submit(api, earlier, on_kill_action="suspend")).handle
+    assert await (await connect(api)).cancel(suspended, "the run has failed")
+
+    new = await submit(api, TRY.model_copy(update={"run_started_at": start + timedelta(hours=1)}))
+    api.collect_garbage()
+
+    assert (new.adopted, new.handle.uid == suspended.uid) == (None, False)
+    assert suspended.name not in api.names("services")
+
+
 async def test_a_job_that_an_earlier_try_adopts_at_this_moment_is_ended_by_the_later_one(api):
     first = (await submit(api)).handle
     third = TRY.model_copy(update={"try_number": 3})

@@ -12,7 +12,7 @@ import pytest
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.native.native import NATIVE
-from airflow_trainer_provider.kinds.objects.labels import CANCELLED, COMPLETE, GROUPS
+from airflow_trainer_provider.kinds.objects.labels import CANCELLED, COMPLETE, GROUPS, PART_DELETED
 from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, as_gone
 
 OBJECTS = Path(__file__).parent / "objects"
@@ -222,13 +222,24 @@ def test_while_another_job_trains_one_whose_end_was_not_seen_ends_nothing():
     main, _, other = two_jobs()
 
     assert NATIVE.read(main, [other]).phase is None
+    # It may be resumed.
     other["spec"]["suspend"] = True
-    assert NATIVE.read(main, [other]).reason == "Deleted"
+    assert NATIVE.read(main, [other]).phase is JobPhase.SUSPENDED
     other["spec"]["suspend"] = False
     other["status"]["conditions"] = [
         {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-21T07:08:33Z"}
     ]
     assert NATIVE.read(main, [other]).reason == "Deleted"
+
+
+def test_what_is_written_of_a_part_that_was_deleted_holds_once_nothing_else_shows_it():
+    main, _, other = two_jobs()
+    main["metadata"]["annotations"][PART_DELETED] = "Job a was deleted"
+    other["spec"]["suspend"] = True
+
+    found = NATIVE.read(main, [other])
+
+    assert (found.phase, found.reason, found.message) == (JobPhase.FAILED, "Deleted", "Job a was deleted")
 
 
 @pytest.mark.parametrize(
