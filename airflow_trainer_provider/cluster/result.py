@@ -15,10 +15,14 @@ from airflow_trainer_provider.cluster.state.snapshot import Snapshot
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.functions.frames import Framed, Frames
 from airflow_trainer_provider.functions.runner import FRAME
-from airflow_trainer_provider.job.result import masked_result, read_result
+from airflow_trainer_provider.job.result import RESULT_PATH_VARIABLE, masked_result, no_value, read_result
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.containers import status_of
 
+#: What a kubelet keeps of the termination messages of all containers of a pod, in bytes. Each has an equal part of it,
+#: whether it writes a message or not, and no more than 4096 (kubernetes: status_manager.go, ``normalizeStatus``).
+_MESSAGES_BYTES = 12 * 1024
+_MESSAGE_BYTES = 4096
 #: How many lines other processes of the container may have written behind those of the value, before all is read.
 _OTHER_LINES = 1000
 #: Before a log in which lines are missing is read again, in seconds: an answer that broke off may look whole.
@@ -38,6 +42,8 @@ async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes |
         for pod in reversed(snapshot.pods_of(replica.name)):
             container = snapshot.container_of(pod)
             message = (_termination_message(pod, container) or "").encode()
+            if problem := _why_cut(pod, message):
+                return no_value("", problem)
             # The script of a job created outside Airflow may leave there what it likes, a result or not.
             if message and (is_rendered(snapshot.job.main) or read_result(message).error is None):
                 framed = Framed.parse(message)
@@ -96,6 +102,20 @@ async def _lines(client: Client, pod: Manifest, container: str, framed: Framed, 
         return found
 
     return await client.repeat(read)
+
+
+def _why_cut(pod: Manifest, message: bytes) -> str | None:
+    """Why a message may be a part only, in a pod of so many containers that it keeps less of each; None where not."""
+    lists = ("containers", "initContainers", "ephemeralContainers")
+    containers = sum(len(pod["spec"].get(name) or ()) for name in lists)
+    kept = _MESSAGES_BYTES // max(1, containers)
+    if kept >= _MESSAGE_BYTES or len(message) < kept:
+        return None
+    return (
+        f"the result has more than {kept - 1} bytes, which are the most that are kept in a pod of {containers} "
+        f"containers: they share 12 KiB. Write large results to storage, and only their address to "
+        f"${RESULT_PATH_VARIABLE}, or have fewer containers in the pod."
+    )
 
 
 def _termination_message(pod: Manifest, container: str) -> str | None:

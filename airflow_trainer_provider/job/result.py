@@ -100,7 +100,7 @@ def read_result(content: bytes | None) -> Result:
 def no_value(function: str, why: str) -> bytes:
     """What rank 0 would have written, had it known that its value cannot be had.
 
-    :param function: the function's name.
+    :param function: the function's name; empty where none is known to have been called.
     :param why: why there is none.
     """
     return json.dumps({RETURNED_BY: function, "error": why}).encode()

@@ -9,6 +9,7 @@ import uuid
 
 import pytest
 
+from airflow_trainer_provider.job.result import read_result
 from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.jobs import verdict
 from tests.cluster.node import wait_for
@@ -78,6 +79,17 @@ async def test_an_image_that_is_missing_behind_a_container_that_stands_first(con
     diagnosis = await verdict(contract, contract.case.job("pass", nodes=1, image="registry.invalid/none:1"))
 
     assert (diagnosis.kind, "registry.invalid/none:1" in diagnosis.message) == ("image", True)
+
+
+async def test_a_result_that_is_too_long_for_a_pod_of_many_containers_says_so(contract):
+    quick = {"image": _TINY, "imagePullPolicy": "Never", "command": ["true"]}
+    inits = [{"name": f"init-{number}", **quick} for number in range(5)]
+    script = 'pathlib.Path(os.environ["TRAINER_RESULT_PATH"]).write_text(json.dumps("x" * 3000))'
+
+    handle, _ = await contract.run(contract.case.job(script, nodes=1, pod_spec={"initContainers": inits}))
+
+    problem = read_result(await contract.backend.result(handle)).error
+    assert "2047 bytes, which are the most that are kept in a pod of 6 containers" in problem
 
 
 async def test_a_sidecar_that_fails_is_named(contract):
