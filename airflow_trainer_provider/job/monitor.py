@@ -86,7 +86,16 @@ class Monitor:
     """
 
     # There is one for each job that waits.
-    __slots__ = ("_ends_at", "_refusal", "_seen_since", "_start_failures", "_started", "_timeout", "_waiting_since")
+    __slots__ = (
+        "_ends_at",
+        "_refusal",
+        "_seen_since",
+        "_start_failures",
+        "_started",
+        "_timeout",
+        "_unrun",
+        "_waiting_since",
+    )
 
     def __init__(self, startup_timeout: float | None) -> None:
         self._timeout = None if startup_timeout is None else timedelta(seconds=startup_timeout)
@@ -94,6 +103,8 @@ class Monitor:
         self._waiting_since: datetime | None = None
         self._seen_since: datetime | None = None
         self._started = False
+        # Whether an init container has failed before any training has run.
+        self._unrun = False
         self._ends_at: datetime | None = None
         # What is refused, and when that was seen first, by the clock of who refuses it.
         self._refusal: tuple[str, datetime] | None = None
@@ -158,7 +169,9 @@ class Monitor:
     def _note_waiting(self, status: JobStatus, now: datetime) -> None:
         # What has run, and starts again, is a matter of restarts and deadlines, not of this timeout.
         in_init = status.started_at is None and (status.reason or "").startswith(INIT)
-        has_run = status.phase is JobPhase.RUNNING or (status.phase is JobPhase.RESTARTING and not in_init)
+        # Between two attempts another reason may hold for a moment.
+        self._unrun = status.started_at is None and (self._unrun or in_init)
+        has_run = status.phase is JobPhase.RUNNING or (status.phase is JobPhase.RESTARTING and not self._unrun)
         self._started = self._started or has_run or status.phase.ended
         self._waiting_since = None if self._started else status.waiting_since
         if self._waiting_since is None:

@@ -15,11 +15,11 @@ _WORKLOAD = "Workload"
 #: Part of the reasons of warnings that only remark on the pod template: SettedPodTemplateRestartPolicy.
 _REMARK = "PodTemplate"
 #: Reasons of warnings that say what ended, not what keeps a pod from being created: those of the Job controller, and
-#: of JobSet with the actions of its failure policy.
+#: of JobSet, which names the rule of its failure policy that applies.
 _ENDS = frozenset(
     {"BackoffLimitExceeded", "DeadlineExceeded", "FailedJobs", "JobSetFailed", "PodFailurePolicy", "ReachedMaxRestarts"}
 )
-_ACTION = "FailurePolicyAction"
+_ACTION = "failure policy action"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:
 
 def _is_warning(event: Manifest) -> bool:
     reason = event["reason"]
-    is_of_end = reason in _ENDS or reason.endswith(_ACTION)
+    is_of_end = reason in _ENDS or _ACTION in (_message_of(event) or "")
     return event.get("type") == "Warning" and _REMARK not in reason and not is_of_end
 
 
@@ -68,8 +68,12 @@ def _is_of_pod(event: Manifest) -> bool:
 def _warned(event: Manifest) -> Warned:
     series = event.get("series") or {}
     at = event.get("lastTimestamp") or series.get("lastObservedTime") or event.get("eventTime")
-    # events.k8s.io calls the message a note.
-    return Warned(event["reason"], event.get("message") or event.get("note"), parse_time(at) if at else None)
+    return Warned(event["reason"], _message_of(event), parse_time(at) if at else None)
+
+
+def _message_of(event: Manifest) -> str | None:
+    # events.k8s.io calls it a note.
+    return event.get("message") or event.get("note")
 
 
 def queued_by_kueue(main: Manifest) -> bool:
@@ -95,7 +99,7 @@ def queue_message(children: Sequence[Manifest], events: Sequence[Manifest]) -> s
             if condition and condition["status"] == "False" and condition.get("message"):
                 return str(condition["message"])
     pending = (event for event in reversed(events) if event.get("reason") == "Pending")
-    return next((event.get("message") or event.get("note") for event in pending), None)
+    return next(map(_message_of, pending), None)
 
 
 def let_go_at(children: Sequence[Manifest]) -> datetime | None:

@@ -138,7 +138,9 @@ async def test_init_containers_that_fail_are_bound_by_the_startup_timeout(contra
 
     assert "init container prepare" in diagnosis.message
     assert "run_policy.startup_timeout_seconds" in diagnosis.message
-    assert set(diagnosis.last_log_lines) == {"no data"}
+    # JobSet deletes the pod, and its log with it; the next one may have written nothing yet.
+    said = set(diagnosis.last_log_lines)
+    assert said == {"no data"} or (contract.case.restarts_all and not said)
     assert not [line for line in contract.lines if line.endswith(": running.")]
 
 

@@ -281,6 +281,22 @@ def test_what_starts_again_before_it_has_run_is_bound_by_the_startup_timeout(rea
     assert (_late(monitor, status) is not None) == bound
 
 
+def test_another_reason_between_two_attempts_of_an_init_container_does_not_count_as_a_start():
+    monitor = Monitor(30)
+    failed = _status(None, phase=JobPhase.RESTARTING, reason="Init:Error")
+    between = _status(None, phase=JobPhase.RESTARTING, reason="FailedCreate")
+    for seconds in (1, 2):
+        assert monitor.observe(failed, at(seconds)) is None
+        assert monitor.observe(between, at(seconds)) is None
+
+    assert _late(monitor, failed) is not None
+    ran = between.model_copy(update={"started_at": at(3)})
+    monitor = Monitor(30)
+    monitor.observe(failed, at(1))
+    monitor.observe(ran, at(4))
+    assert _late(monitor, failed) is None
+
+
 @pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.RESTARTING])
 def test_what_has_started_once_is_bound_no_more(phase):
     monitor = Monitor(30)

@@ -663,7 +663,7 @@ def test_where_some_pods_are_refused_the_job_says_so():
         _event("BackOff", "Back-off restarting", 40, kind="Pod", name="worker-0"),
         # What ended, and not what keeps the next pod from being created.
         _event("BackoffLimitExceeded", "Job has reached the specified backoff limit", 40),
-        _event("RestartJobSetFailurePolicyAction", "applying RestartJobSet failure policy action", 40),
+        _event("DefaultFailurePolicy", "applying RestartJobSet failure policy action (first failed job: j)", 40),
     ],
 )
 def test_a_warning_that_is_not_about_the_missing_pod_is_not_its_reason(event):
