@@ -27,7 +27,7 @@ BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
 FOUR_AT_ONCE := --numprocesses=4 --dist=loadscope
 LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy"
 # What is done at full scale before a release.
-DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/cluster/airflow/test_chaos.py
+DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/airflow/test_crowd.py tests/cluster/airflow/test_chaos.py
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -66,6 +66,9 @@ test-python: ## Run what `make test` runs on another Python, in an environment o
 
 mutants: venv ## Break the package in each way that tools/mutants/lists names: a test has to notice (ARGS="-k cluster/end").
 	$(PY) -m tools.mutants $(ARGS)
+
+test-postgresql: venv ## Run the tests that have a real Airflow with PostgreSQL for its database (Debian's package).
+	TRAINER_RUNNER_DATABASE=postgresql $(PY) -m pytest $(FOUR_AT_ONCE) -m "not heavy" tests/airflow $(ARGS)
 
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
 	@tools/newcomer.sh

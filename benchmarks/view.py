@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,50 +18,26 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import heading, percentile, raw, table, verdict
 from benchmarks.view_browser import drawn
+from tools.airflow_runner.databases.postgresql import Postgresql
 
 #: 5,000 jobs, and as many that ended too long ago to be listed.
 JOBS = {"running": 1000, "waiting": 500, "succeeded": 3000, "failed": 500, "old": 5000}
 TURNS = 60
 MOST_MS = 300.0
-_USER = "postgres"
-_DATABASE = "airflow"
 
 
 @contextmanager
-def postgresql(folder: Path) -> Iterator[tuple[str, int]]:
-    """A PostgreSQL of this process alone, on a free port of this machine: its URL, and its process's id.
-
-    :param folder: for its files.
-    """
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
-    if programs is None:
-        raise RuntimeError("There is no PostgreSQL here. As root: apt-get install postgresql")
-    # It does not run as root.
-    as_user = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups"] if os.getuid() == 0 else []
-    folder.mkdir()
-    if as_user:
-        shutil.chown(folder, _USER, pwd.getpwnam(_USER).pw_gid)
-    data, port = folder / "data", _free_port()
-
-    def run(program: str, *arguments: str) -> None:
-        command = [*as_user, str(programs / program), *arguments]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-
-    run("initdb", f"--pgdata={data}", f"--username={_DATABASE}", "--auth=trust")
-    options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder}"
-    run("pg_ctl", f"--pgdata={data}", f"--options={options}", f"--log={folder / 'log'}", "--wait", "start")
+def postgresql() -> Iterator[tuple[str, int]]:
+    """A PostgreSQL of this process alone, on a free port of this machine: its URL, and its process's id."""
+    server = Postgresql(f"bench-{os.getpid()}")
     try:
-        run("createdb", "--host=127.0.0.1", f"--port={port}", f"--username={_DATABASE}", _DATABASE)
-        url = f"postgresql+psycopg2://{_DATABASE}@127.0.0.1:{port}/{_DATABASE}"
-        yield url, int((data / "postmaster.pid").read_text().splitlines()[0])
+        server.create(os.environ)
+        try:
+            yield server.url(0), server.process
+        finally:
+            server.stop()
     finally:
-        run("pg_ctl", f"--pgdata={data}", "--mode=immediate", "--wait", "stop")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+        server.remove()
 
 
 def measure(home: Path, url: str, database: int | None, jobs: Mapping[str, int], turns: int) -> dict[str, Any]:
@@ -149,10 +122,8 @@ def main(*, quick: bool = False) -> bool:
     heading(f"The Training page's list of jobs, and Airflow's list of task instances ({turns} turns)")
     with tempfile.TemporaryDirectory(prefix="bench-view-") as name:
         folder = Path(name)
-        # PostgreSQL's user goes through it to its own.
-        folder.chmod(0o755)
         answers = {"SQLite": measure(folder / "sqlite", f"sqlite:///{folder}/airflow.db", None, jobs, turns)}
-        with postgresql(folder / "postgresql") as (url, process):
+        with postgresql() as (url, process):
             answers["PostgreSQL"] = measure(folder / "home", url, process, jobs, turns)
     raw(answers)
     held = [show(database, answer) for database, answer in answers.items()]

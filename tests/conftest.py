@@ -29,6 +29,7 @@ _TURNS = (
     (
         "tests/airflow/test_doors.py",
         "tests/airflow/test_deployments.py",
+        "tests/airflow/test_crowd.py",
         "tests/airflow/test_lineage.py",
         "tests/airflow/test_training_view.py",
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +36,7 @@ def environments(tmp_path):
     first, second = instances
     first.prepare()
     subprocess.run([sys.executable, "-m", "airflow", "dags", "reserialize"], env=first.env, check=True)
-    second.prepare()
-    shutil.copy(first.home / "airflow.db", second.home)
+    second.prepare(like=first)
     root = {"AIRFLOW__TRAINER__LOCAL_ROOT": str(tmp_path / "jobs")}
     yield [{**each.env, **root, "AIRFLOW__TRAINER__DEPLOYMENT": each.home.name} for each in instances]
     for each in instances:

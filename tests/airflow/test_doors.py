@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,14 +46,13 @@ DOORS = (dag_test, dags_test, tasks_test)
 
 @pytest.fixture
 def environments(tmp_path):
-    """An Airflow for each door, with no scheduler, which would run the task, and with a SQLite of its own."""
+    """An Airflow for each door, with no scheduler, which would run the task, and with a database of its own."""
     homes = [AirflowInstance(tmp_path / f"home-{number}", [DAG_FILE.parent]) for number in range(len(DOORS))]
     first, *others = homes
     first.prepare()
     subprocess.run([*AIRFLOW, "dags", "reserialize"], env=first.env, check=True)
     for each in others:
-        each.prepare()
-        shutil.copy(first.home / "airflow.db", each.home)
+        each.prepare(like=first)
     yield [each.env for each in homes]
     for each in homes:
         each.stop()

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import time
-from contextlib import closing
 
 import pytest
 
@@ -43,10 +41,9 @@ def last_line(log):
 
 def state_and_try(airflow, dag_id, run):
     """Of the task. Only the database has them while there is no API server."""
-    with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=30)) as database:
-        query = "select state, try_number from task_instance where dag_id = ? and run_id = ?"
-        (found,) = database.execute(query, (dag_id, run)).fetchall()
-    return found
+    query = "select state, try_number from task_instance where dag_id = :dag and run_id = :run"
+    (found,) = airflow.sql(query, dag=dag_id, run=run)
+    return tuple(found)
 
 
 def wait_until_adopted(airflow, dag_id, run):

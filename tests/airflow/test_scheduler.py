@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import socket
-import sqlite3
 import statistics
 import time
 from datetime import datetime
@@ -26,8 +25,17 @@ MOST_LATE, ROUNDS = (1.0, 5) if FULL else (60.0, 2)
 AFTERWARDS = 3
 #: Seconds until all tasks have failed.
 MOST_SECONDS = 360
-#: When the lost workers were heard of, as SQLAlchemy writes it into SQLite.
+#: When the lost workers were heard of, as SQLAlchemy writes it into a database.
 LONG_AGO = "2026-01-01 00:00:00.000000"
+RENDERED = (
+    "insert into rendered_task_instance_fields (dag_id, task_id, run_id, map_index, rendered_fields)"
+    " values (:dag, :task, :run, :index, :fields)"
+)
+LOST = (
+    "update task_instance set state = 'running', queued_by_job_id = :scheduler, try_number = 1, max_tries = 0,"
+    " start_date = :long_ago, last_heartbeat_at = :long_ago where run_id = :run and dag_id = :dag"
+)
+BEGUN = "update dag_run set state = 'running', start_date = :long_ago where run_id = :run and dag_id = :dag"
 
 
 @pytest.fixture
@@ -62,50 +70,34 @@ def accepted(server):
             each.close()
 
 
-@pytest.fixture
-def database(airflow):
-    connection = sqlite3.connect(airflow.home / "airflow.db", timeout=90)
-    yield connection
-    connection.close()
-
-
-def all_fail(airflow, database, dag_id):
+def all_fail(airflow, dag_id):
     """Let the worker of every task of a run be lost; returns by how many seconds the heartbeat was late at most."""
     airflow.wait_for_dag(dag_id)
-    run = airflow.trigger_dag(dag_id)
-    count = "select count(*) from task_instance where dag_id = ? and run_id = ?"
-    assert database.execute(count, (dag_id, run)).fetchone() == (COUNT,)
-    (scheduler,) = database.execute("select max(id) from job where job_type = 'SchedulerJob'").fetchone()
-    fields = {"backend": "native", "kubernetes_conn_id": "black_hole", "namespace": "training", "rendered_job": "..."}
-    with database:
-        if dag_id == "many_trainings":
-            database.execute(
-                "insert into rendered_task_instance_fields (dag_id, task_id, run_id, map_index, rendered_fields)"
-                " select dag_id, task_id, run_id, map_index, ? from task_instance where run_id = ? and dag_id = ?",
-                (json.dumps(fields), run, dag_id),
-            )
-        database.execute(
-            "update task_instance set state = 'running', queued_by_job_id = ?, try_number = 1, max_tries = 0,"
-            " start_date = ?, last_heartbeat_at = ? where run_id = ? and dag_id = ?",
-            (scheduler, LONG_AGO, LONG_AGO, run, dag_id),
-        )
-        begun = "update dag_run set state = 'running', start_date = ? where run_id = ? and dag_id = ?"
-        database.execute(begun, (LONG_AGO, run, dag_id))
+    its = {"dag": dag_id, "run": airflow.trigger_dag(dag_id)}
+    tasks = airflow.sql("select task_id, map_index from task_instance where dag_id = :dag and run_id = :run", **its)
+    assert len(tasks) == COUNT
+    ((scheduler,),) = airflow.sql("select max(id) from job where job_type = 'SchedulerJob'")
+    if dag_id == "many_trainings":
+        fields = {"backend": "native", "kubernetes_conn_id": "black_hole", "namespace": "training"}
+        for task, index in tasks:
+            airflow.sql(RENDERED, **its, task=task, index=index, fields=json.dumps({**fields, "rendered_job": "..."}))
+    airflow.sql(LOST, **its, scheduler=scheduler, long_ago=LONG_AGO)
+    airflow.sql(BEGUN, **its, long_ago=LONG_AGO)
+    failed = "select count(*) from task_instance where dag_id = :dag and run_id = :run and state = 'failed'"
     beats, end, most = set(), None, time.monotonic() + MOST_SECONDS
     while end is None or time.monotonic() < end:
         assert time.monotonic() < most, airflow.component_log("scheduler")[-3000:]
-        beats |= set(database.execute("select latest_heartbeat from job where id = ?", (scheduler,)).fetchone())
-        (failed,) = database.execute(f"{count} and state = 'failed'", (dag_id, run)).fetchone()
-        if failed == COUNT and end is None:
+        beats |= {str(beat) for (beat,) in airflow.sql("select latest_heartbeat from job where id = :id", id=scheduler)}
+        if end is None and airflow.sql(failed, **its)[0][0] == COUNT:
             end = time.monotonic() + AFTERWARDS
         time.sleep(0.1)
     times = sorted(datetime.fromisoformat(beat) for beat in beats)
     return max((later - earlier).total_seconds() for earlier, later in itertools.pairwise(times))
 
 
-def test_tasks_that_fail_while_a_cluster_does_not_answer_keep_no_scheduler_waiting(airflow, database, black_hole):
+def test_tasks_that_fail_while_a_cluster_does_not_answer_keep_no_scheduler_waiting(airflow, black_hole):
     # Airflow itself takes seconds for so many, and not always the same.
-    rounds = [[all_fail(airflow, database, dag) for dag in ("many_others", "many_trainings")] for _ in range(ROUNDS)]
+    rounds = [[all_fail(airflow, dag) for dag in ("many_others", "many_trainings")] for _ in range(ROUNDS)]
     usual, late = (statistics.median(seconds) for seconds in zip(*rounds, strict=True))
     print(f"Between two heartbeats, in seconds, of other tasks and of trainings: {rounds}")
 

@@ -6,8 +6,6 @@ After each: one training at a time, the right outcome, and no process left.
 from __future__ import annotations
 
 import signal
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -184,9 +182,8 @@ def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
 def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder):
     run = start(airflow, "train_run_limited", folder)
     # However long it has taken to begin, its time is over now.
-    with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=90)) as database, database:
-        begun = "update dag_run set start_date = '2026-01-01 00:00:00.000000' where dag_id = ? and run_id = ?"
-        database.execute(begun, ("train_run_limited", run))
+    begun = "update dag_run set start_date = '2026-01-01 00:00:00.000000' where dag_id = :dag and run_id = :run"
+    airflow.sql(begun, dag="train_run_limited", run=run)
 
     assert airflow.wait_for_run("train_run_limited", run) == "failed"
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")

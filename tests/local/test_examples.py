@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tools.airflow_runner.database import copy_template
+from tools.airflow_runner.databases.sqlite import Sqlite
 from tools.airflow_runner.settings import base_config, environment, write_config
 
 pytestmark = pytest.mark.local
@@ -61,8 +61,9 @@ def run_dag(tmp_path: Path) -> Callable[[str], DagRun]:
     """Runs a DAG by `airflow dags test` in an Airflow home of its own."""
     home = tmp_path / "home"
     home.mkdir()
-    write_config(home / "airflow.cfg", base_config(home, 1, [DAGS]))
-    copy_template(home / "airflow.db")
+    database = Sqlite(home / "airflow.db")
+    write_config(home / "airflow.cfg", base_config(home, 1, [DAGS], database.url(30)))
+    database.prepare({})
 
     def run(dag_id: str) -> DagRun:
         ended = subprocess.run(

@@ -7,7 +7,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,12 +14,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Row, create_engine, text
 
 from tools.airflow_runner.api import PATIENCE, RUN_PATIENCE, AirflowApi, wait_until
 from tools.airflow_runner.code import code_digest
-from tools.airflow_runner.database import copy_template
+from tools.airflow_runner.databases import chosen_database
 from tools.airflow_runner.record import Record, end_recorded
-from tools.airflow_runner.settings import Config, api_server_environment, base_config, environment, write_config
+from tools.airflow_runner.settings import (
+    API_SERVER_LOCK_SECONDS,
+    LOCK_SECONDS,
+    Config,
+    base_config,
+    environment,
+    write_config,
+)
 
 #: Component -> its command. Logs are read from the common folder, so no server is needed for them.
 COMPONENTS: Mapping[str, Sequence[str]] = {
@@ -69,9 +78,14 @@ class AirflowInstance(AirflowApi):
         self.home = home.absolute()
         self.marker = secrets.token_hex(16)
         self.record = Record(str(self.home), self.marker, self.url, code_digest())
-        self._config = [base_config(self.home, port, [folder.absolute() for folder in dags], path), config or {}]
+        self.database = chosen_database(self.home, self.marker)
+        folders = [folder.absolute() for folder in dags]
+        self._config = [base_config(self.home, port, folders, self.database.url(LOCK_SECONDS), path), config or {}]
         self.env = environment(self.home, self.marker, env or {})
-        of_api_server = api_server_environment(self.home) | dict((env_of or {}).get("api-server", {}))
+        of_api_server = {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database.url(API_SERVER_LOCK_SECONDS),
+            **(env_of or {}).get("api-server", {}),
+        }
         self._env_of = {**(env_of or {}), "api-server": of_api_server}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -103,13 +117,17 @@ class AirflowInstance(AirflowApi):
             raise
         return self
 
-    def prepare(self) -> None:
-        """Make the home with its settings and its database, which is what a command of Airflow's needs."""
+    def prepare(self, like: AirflowInstance | None = None) -> None:
+        """
+        Make the home with its settings and its database, which is what a command of Airflow's needs.
+
+        :param like: another one, prepared, whose rows the database gets.
+        """
         end_recorded(self.home)
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
         write_config(self.home / "airflow.cfg", *self._config)
-        copy_template(self.home / "airflow.db")
+        self.database.prepare(self.env, like.database if like else None)
         self.record.write()
 
     def stop(self, grace: float = 10) -> None:
@@ -122,6 +140,7 @@ class AirflowInstance(AirflowApi):
         self.record.end(grace)
         for process in self._running.values():
             process.wait()
+        self.database.remove()
 
     def wait_until_healthy(self, timeout: float = PATIENCE) -> None:
         """
@@ -169,7 +188,7 @@ class AirflowInstance(AirflowApi):
 
     def stall(self, component: str) -> None:
         """
-        Stop a component's whole process group, but not while it holds SQLite's one lock: all others would wait for it.
+        Stop a component's whole process group, but not while it holds a lock of the database.
 
         It goes on with SIGCONT.
 
@@ -177,14 +196,11 @@ class AirflowInstance(AirflowApi):
         """
         for _ in range(50):
             self.send(component, signal.SIGSTOP)
-            with closing(sqlite3.connect(self.home / "airflow.db", timeout=2)) as database:
-                try:
-                    database.execute("begin immediate")
-                    return
-                except sqlite3.OperationalError:
-                    self.send(component, signal.SIGCONT)
-                    time.sleep(0.1)
-        raise TimeoutError(f"{component} holds the lock of the database")
+            if not self.database.is_held_by(component):
+                return
+            self.send(component, signal.SIGCONT)
+            time.sleep(0.1)
+        raise TimeoutError(f"{component} holds a lock of the database")
 
     def kill(self, component: str, signum: signal.Signals = signal.SIGKILL) -> None:
         """
@@ -209,6 +225,22 @@ class AirflowInstance(AirflowApi):
         self._launch(component)
         self.wait_until_healthy(timeout)
 
+    def sql(self, statement: str, **values: Any) -> list[Row[Any]]:
+        """
+        Run a statement on the database, for what no request to the API server does.
+
+        :param statement: with a ``:name`` for each value.
+        :param values: by these names.
+        :return: the rows that it selects.
+        """
+        engine = create_engine(self.database.url(LOCK_SECONDS))
+        try:
+            with engine.begin() as connection:
+                found = connection.execute(text(statement), values)
+                return list(found) if found.returns_rows else []
+        finally:
+            engine.dispose()
+
     def pid(self, component: str) -> int:
         """
         Return the process id of a component.
@@ -222,7 +254,8 @@ class AirflowInstance(AirflowApi):
         with (self.home / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [sys.executable, "-m", "airflow", *COMPONENTS[component]],
-                env={**self.env, **self._env_of.get(component, {})},
+                # By PGAPPNAME, PostgreSQL knows whose session is whose.
+                env={**self.env, "PGAPPNAME": name, **self._env_of.get(component, {})},
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -17,20 +17,23 @@ Config = Mapping[str, Mapping[str, str]]
 
 #: Seconds for which a process waits until it may write. SQLite has one writer at a time; on a busy machine the others
 #: wait longer than the default 5 s.
-_LOCK_SECONDS = 30
+LOCK_SECONDS = 30
 #: The same for the API server. It writes its log of actions in its event loop: where another of its requests holds the
 #: lock and waits for the event loop, each waits for the other until this time is over, and all of Airflow for both. It
 #: has to be over before the scheduler counts as dead. Whoever has sent the request sends it again.
-_API_SERVER_LOCK_SECONDS = 5
+API_SERVER_LOCK_SECONDS = 5
 
 
-def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> dict[str, dict[str, str]]:
+def base_config(
+    home: Path, port: int, dags: Sequence[Path], database: str, path: str = ""
+) -> dict[str, dict[str, str]]:
     """
     Return the settings that make a small, quick Airflow that only this machine reaches.
 
     :param home: its AIRFLOW_HOME.
     :param port: the API server's port on 127.0.0.1.
     :param dags: the folders with DAG files, each becomes a DAG bundle of its own.
+    :param database: how SQLAlchemy reaches its metadata.
     :param path: below which the API server answers, such as ``/team/airflow``; empty for none.
     """
     url = f"http://127.0.0.1:{port}{path}"
@@ -51,7 +54,7 @@ def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> 
             "simple_auth_manager_all_admins": "True",
             "execution_api_server_url": f"{url}/execution/",
         },
-        "database": {"sql_alchemy_conn": _database(home, _LOCK_SECONDS)},
+        "database": {"sql_alchemy_conn": database},
         "logging": {"base_log_folder": str(home / "logs")},
         "api": {
             "host": "127.0.0.1",
@@ -69,22 +72,7 @@ def base_config(home: Path, port: int, dags: Sequence[Path], path: str = "") -> 
             "min_file_process_interval": "600",
             "parsing_processes": "1",
         },
-        # A trigger that fires within the default 5 s can get its re-queued task marked failed.
-        "workers": {"min_heartbeat_interval": "1"},
     }
-
-
-def api_server_environment(home: Path) -> dict[str, str]:
-    """
-    Return the environment variables that the API server has for itself.
-
-    :param home: AIRFLOW_HOME.
-    """
-    return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": _database(home, _API_SERVER_LOCK_SECONDS)}
-
-
-def _database(home: Path, lock_seconds: int) -> str:
-    return f"sqlite:///{home / 'airflow.db'}?timeout={lock_seconds}"
 
 
 def write_config(path: Path, *layers: Config) -> None:

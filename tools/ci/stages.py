@@ -73,12 +73,14 @@ def _end_cluster() -> list[Stage]:
 
 def before_cluster() -> list[Stage]:
     """The first stages of the whole run, one after the other: those with an Airflow starve beside others."""
+    postgresql = _make("postgresql", 30, "test-postgresql", tests=("tests/airflow",))
     lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))
     return [
         *(replace(stage, spare=False) for stage in gate()),
+        _with_package("postgresql", "pg_ctlcluster", postgresql),
         _lowest(_make("airflow-lowest", 20, "test-airflow-lowest", "ARGS=tests/airflow", tests=("tests/airflow",))),
-        _with_chromium(_make("browser", 15, "test-browser", tests=("tests/browser",))),
-        _with_chromium(_lowest(lowest_browser)),
+        _with_package("chromium", "chromium", _make("browser", 15, "test-browser", tests=("tests/browser",))),
+        _with_package("chromium", "chromium", _lowest(lowest_browser)),
     ]
 
 
@@ -114,10 +116,10 @@ def _lowest(stage: Stage) -> Stage:
     return replace(stage, command=(*stage.command, f"PYTHON={path}"), lacks=stage.lacks or lacks)
 
 
-def _with_chromium(stage: Stage) -> Stage:
-    if shutil.which("chromium") or _is_root_on_debian():
-        return replace(stage, command=("tools/chromium.sh", *stage.command))
-    return replace(stage, lacks="no chromium, and no right to install it")
+def _with_package(package: str, program: str, stage: Stage) -> Stage:
+    if shutil.which(program) or _is_root_on_debian():
+        return replace(stage, command=("tools/debian_package.sh", package, program, *stage.command))
+    return replace(stage, lacks=f"no {package}, and no right to install it")
 
 
 def _find_python(version: str) -> str:

@@ -11,9 +11,7 @@ import os
 import random
 import re
 import signal
-import sqlite3
 import time
-from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -176,10 +174,9 @@ def test_a_worker_that_loses_airflows_api_server_ends_no_job(on_cluster, airflow
 
 def has_another_try(airflow, training):
     """Whether the scheduler has taken a task from its worker. Only the database says so without an API server."""
-    with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=30)) as database:
-        query = "select state, try_number from task_instance where dag_id = ? and run_id = ?"
-        (found,) = database.execute(query, (training.dag_id, training.run_id)).fetchall()
-    return found != ("running", 1) or None
+    query = "select state, try_number from task_instance where dag_id = :dag and run_id = :run"
+    (found,) = airflow.sql(query, dag=training.dag_id, run=training.run_id)
+    return tuple(found) != ("running", 1) or None
 
 
 def mark(airflow, training, state):

@@ -30,6 +30,7 @@ _GATE = ["venv", "lint", "types", "contracts", "light", "docs", "newcomer"]
 _STAGES = {
     "python3.10": ["airflow-lowest", "browser-lowest", "lowest-unit"],
     "chromium": ["browser", "browser-lowest"],
+    "pg_ctlcluster": ["postgresql"],
     "apt-get": ["cluster"],
 }
 _SKIPPED = '<testcase name="two"><skipped message="no Kueue"/></testcase>'
@@ -61,11 +62,11 @@ class Machine:
             (self.programs / name).symlink_to(shutil.which(name))
         self.add("make", _MAKE)
         self.add("python3.11", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-        for name in ("apt-get", "chromium", "python3.10", *_PYTHONS):
+        for name in ("apt-get", "chromium", "pg_ctlcluster", "python3.10", *_PYTHONS):
             self.add(name, "#!/bin/sh\n")
         self.checkout = folder / "checkout"
         tools = [str(file.relative_to(_ROOT)) for file in (_ROOT / "tools" / "ci").glob("*.py")]
-        for name in (".ci/all", ".ci/run", "tools/__init__.py", "tools/chromium.sh", *tools):
+        for name in (".ci/all", ".ci/run", "tools/__init__.py", "tools/debian_package.sh", *tools):
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, self.checkout / name)
         self.add_test("tests/unit/test_one.py")
@@ -184,7 +185,7 @@ def test_all_tiers_run_and_the_run_is_green(machine):
 
     assert code == 0
     aside = ["heavy", "lowest-unit", *_PYTHONS]
-    tiers = ["airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
+    tiers = ["postgresql", "airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
     assert set(table) == {*_GATE, *tiers, "all"}
     assert all(table[tier].split()[2:] == ["1", "1", "0", "1", "ok"] for tier in ["light", *tiers])
 
@@ -252,10 +253,10 @@ def test_the_two_stages_on_the_lowest_airflow_run_the_lowest_python_and_all_that
     assert tests.startswith("tests/unit tests/contract --ignore=tests/unit/ci ")
 
 
-@pytest.mark.parametrize("name", ["python3.10", *_PYTHONS, "chromium", "apt-get"])
+@pytest.mark.parametrize("name", ["python3.10", *_PYTHONS, "chromium", "pg_ctlcluster", "apt-get"])
 def test_a_tier_that_the_machine_cannot_run_makes_the_run_red_unless_it_is_named(machine, name):
     machine.remove(name)
-    if name == "chromium":
+    if name in ("chromium", "pg_ctlcluster"):
         machine.add("apt-get", "#!/bin/sh\nexit 100\n")
     stages = _STAGES.get(name, [name])
 

@@ -1,0 +1,72 @@
+"""A metadata database in one file, with one writer at a time."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+
+from tools.airflow_runner.databases.template import cache_folder, migrate
+
+
+class Sqlite:
+    """
+    A metadata database in SQLite.
+
+    :param file: where it is.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def prepare(self, env: Mapping[str, str], like: Sqlite | None = None) -> None:
+        """Copy the file of another, or the template."""
+        if like:
+            shutil.copyfile(like.file, self.file)
+        else:
+            copy_template(self.file)
+
+    def url(self, lock_seconds: int) -> str:
+        """Return its address."""
+        return f"sqlite:///{self.file}?timeout={lock_seconds}"
+
+    def is_held_by(self, component: str) -> bool:
+        """Return whether anyone holds its one lock: while all others go on, only a component that is stopped does."""
+        with closing(sqlite3.connect(self.file, timeout=2)) as database:
+            try:
+                database.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return True
+        return False
+
+    def remove(self) -> None:
+        """Do nothing: its file is in the instance's home."""
+
+
+def copy_template(target: Path) -> None:
+    """
+    Put a fresh metadata database there, as ``airflow db migrate`` makes it.
+
+    :param target: path of the file.
+    """
+    template = cache_folder() / f"metadata-{version('apache-airflow-core')}.db"
+    if not template.exists():
+        _make(template)
+    shutil.copyfile(template, target)
+
+
+def _make(template: Path) -> None:
+    template.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
+        home = Path(folder)
+        database = home / "airflow.db"
+        migrate(home, f"sqlite:///{database}")
+        connection = sqlite3.connect(database)
+        # Kept in the file: with a write-ahead log, the processes that read don't block the one that writes.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.close()
+        database.replace(template)

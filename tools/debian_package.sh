@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs a command that needs a program of one of Debian's packages; root on Debian installs it where it is missing.
+#
+#   tools/debian_package.sh PACKAGE PROGRAM COMMAND ...
+set -euo pipefail
+package=$1 program=$2
+shift 2
+if ! command -v "$program" >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+fi
+exec "$@"
