@@ -101,18 +101,17 @@ def hand_on_sensed(context: Context, hook: TrainerHook, handle: JobHandle, outco
     summary = hand_on(context, hook, handle, outcome)
     if problem := _no_value(summary):
         context["ti"].xcom_push(key="summary", value=summary)
-        fail_without_value(context["ti"], hook, handle, problem)
+        fail_without_value(context["ti"], problem)
     return summary
 
 
-def fail_without_value(ti: Any, hook: TrainerHook, handle: JobHandle, problem: str) -> NoReturn:
+def fail_without_value(ti: Any, problem: str) -> NoReturn:
     """Fail the task whose job has succeeded, and has no value of its function. No other try gets more from the job.
 
     :param ti: the task instance, whose outcome :func:`hand_on` has handed on, and whose XCom has the ``summary``.
-    :param hook: finds the job's backend.
-    :param handle: the job.
     :param problem: why there is none.
     """
+    hook, handle = ti.task.succeeded_job
     del ti.task.succeeded_job
     acknowledge(hook, handle)
     _fail_without_value(handle, problem)

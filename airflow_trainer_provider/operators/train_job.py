@@ -337,6 +337,18 @@ class TrainJobOperator(BaseOperator):
             self._end_timed_out(identity)
             raise
 
+    def process_result(self, context: Context, summary: dict[str, Any]) -> Any:
+        """Do what a subclass does with the result of a job that has succeeded, and return what the task returns.
+
+        It is called wherever the task has waited, also in the triggerer, after which no code behind
+        ``super().execute()`` runs. Where it raises, the task fails, and its next try calls it with the result of the
+        same job.
+
+        :param context: of this try. The job's handle is ``self.handle``.
+        :param summary: what the job's result says, as XCom's ``return_value`` has it.
+        """
+        return summary
+
     def on_kill(self) -> None:
         """End the job if the task is over: it was marked or cleared, or its run has ended.
 
@@ -619,7 +631,7 @@ class TrainJobOperator(BaseOperator):
         outcome, ti = starts.noted_in(outcome), context["ti"]
         if is_final_by_limits(outcome) and ti.try_number <= ti.max_tries:
             outcome = weighed(outcome, self._job, lambda: of_next_try(self, *self._templates, context)._job())
-        return self._returned(context, handle, hand_on(context, self.hook, handle, outcome))
+        return self.process_result(context, hand_on(context, self.hook, handle, outcome))
 
     def _defer(self, context: Context, handle: JobHandle, job: Plan, deadline: str | None, starts: Starts) -> None:
         from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
@@ -668,10 +680,6 @@ class TrainJobOperator(BaseOperator):
     def _own_fields(self) -> dict[str, Any]:
         """Fields of the spec that are no parameters of the operator."""
         return {}
-
-    def _returned(self, context: Context, handle: JobHandle, summary: dict[str, Any]) -> Any:
-        """What the task returns of a job that has succeeded."""
-        return summary
 
     def _emit(self, line: str) -> None:
         self.log.info("%s", line)

@@ -225,6 +225,19 @@ def test_a_submitted_job_is_waited_for_by_sensors_of_every_mode(airflow, folder)
         assert line_numbers(log, "worker-0", 1) == list(range(folder.lines_of(log, "worker-0"))), sensor
 
 
+def test_a_subclass_that_fails_with_a_result_gets_it_again_from_the_same_job(airflow, folder):
+    tasks = ("waiting", "deferred", "extended")
+    folder.go()
+    run = airflow.trigger_dag("train_subclassed", {"folder": str(folder)})
+
+    assert airflow.wait_for_run("train_subclassed", run) == "success"
+    assert len(folder.trainings()) == len(tasks)
+    for task in tasks:
+        assert airflow.task_instance("train_subclassed", run, task)["try_number"] == 2
+        assert airflow.xcom("train_subclassed", run, task).keys() == {"uploaded"}
+        assert "no room for the model" in airflow.task_log("train_subclassed", run, task)
+
+
 def test_mapped_tasks_have_jobs_of_their_own_and_render_them(airflow, folder):
     run = airflow.trigger_dag("train_mapped", {"folder": str(folder)})
     folder.wait_for_training()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_trainer_provider.functions.code import Code
-    from airflow_trainer_provider.job.handle import JobHandle
 
 _FIX = "Drop it: the function is what runs, and what it needs are its arguments. An operator runs a command."
 
@@ -92,7 +91,12 @@ class FunctionJobOperator(DecoratedOperator, TrainJobOperator):
         }
         return {"command": list(FUNCTION_COMMAND), "function": function}
 
-    def _returned(self, context: Context, handle: JobHandle, summary: dict[str, Any]) -> Any:
+    def process_result(self, context: Context, summary: dict[str, Any]) -> Any:
+        """Return the function's value.
+
+        :param context: of this try.
+        :param summary: of the job, which XCom gets under ``summary``.
+        """
         from airflow_trainer_provider.job.result import without_large_value
         from airflow_trainer_provider.operators.taskflow.outputs import keep_own_keys
 
@@ -102,7 +106,7 @@ class FunctionJobOperator(DecoratedOperator, TrainJobOperator):
         if not problem and "function" not in summary:
             problem = "rank 0 has written no value: nothing shows that the function was called to its end"
         if problem:
-            fail_without_value(ti, self.hook, handle, problem)
+            fail_without_value(ti, problem)
         keep_own_keys(ti, self, summary["result"])
         return summary["result"]
 

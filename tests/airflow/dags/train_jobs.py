@@ -111,6 +111,29 @@ with DAG("train_managed", schedule=None, params=PARAMS):
     suspend = SuspendTrainJobOperator(task_id="suspend", job=train.output, retries=3)
     suspend >> DeleteTrainJobOperator(task_id="delete", job=train.output, trigger_rule="all_done")
 
+
+class Uploaded(TrainJobOperator):
+    """Does more with a result, for which its first try finds no room."""
+
+    def process_result(self, context, summary):
+        if context["ti"].try_number == 1:
+            raise RuntimeError("no room for the model")
+        return {"uploaded": summary["result"]["trainings"]}
+
+
+class Extended(TrainJobOperator):
+    """The same in a method of its own."""
+
+    def execute(self, context):
+        summary = super().execute(context)
+        return Uploaded.process_result(self, context, summary)
+
+
+with DAG("train_subclassed", schedule=None, params=PARAMS):
+    for how in ("waiting", "deferred"):
+        Uploaded(task_id=how, deferrable=how == "deferred", **JOB, **RETRIED)
+    Extended(task_id="extended", deferrable=False, **JOB, **RETRIED)
+
 with DAG("train_mapped", schedule=None, params=PARAMS):
     TrainJobOperator.partial(task_id="train", **{key: value for key, value in JOB.items() if key != "args"}).expand(
         args=[["train", "{{ params.folder }}"], ["raise", "{{ params.folder }}"]]

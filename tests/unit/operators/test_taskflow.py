@@ -212,13 +212,14 @@ def returned(monkeypatch):
     """Function (summary) that has the task return what it does of a job with that summary."""
     operator = _operator(pytorch_job, train, [1])
     operator.hook = SimpleNamespace()
+    operator.handle = HANDLE
     settled, pushed = [], {}
     monkeypatch.setattr(outcome, "acknowledge", lambda hook, handle: settled.append(handle))
     task = SimpleNamespace(succeeded_job=(None, HANDLE))
     ti = SimpleNamespace(task=task, xcom_push=lambda key, value: pushed.update({key: value}))
 
     def call(summary):
-        return operator._returned({"ti": ti}, HANDLE, summary)
+        return operator.process_result({"ti": ti}, summary)
 
     return SimpleNamespace(call=call, ti=ti, pushed=pushed, settled=settled, operator=operator)
 
