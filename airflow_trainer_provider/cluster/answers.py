@@ -21,6 +21,8 @@ SILENT = "Silent"
 
 _LONGEST_ANSWER = 2000
 _UNAUTHORIZED = 401
+#: What etcd says of a request that is too large, and its client of one that it does not even send.
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
 _TRANSIENT = {408, 429, 500, 502, 503, 504}
 
 
@@ -78,7 +80,7 @@ def is_transient(error: ApiError) -> bool:
     """Whether the same request may be answered otherwise a while later."""
     if error.status is None:
         return error.reason != BAD_CERTIFICATE
-    return error.status in _TRANSIENT or is_quota_race(error)
+    return (error.status in _TRANSIENT and not is_too_large(error)) or is_quota_race(error)
 
 
 def is_refusal(error: ApiError) -> bool:
@@ -93,7 +95,7 @@ def changed_nothing(error: ApiError) -> bool:
         return error.reason in (NOT_SENT, BAD_CERTIFICATE, "ServiceUnavailable")
     if error.status == 500:
         # Objects are stored once the webhooks have agreed.
-        return "failed calling webhook" in error.answer
+        return "failed calling webhook" in error.answer or is_too_large(error)
     return error.status < 500
 
 
@@ -102,6 +104,17 @@ def is_quota_race(error: ApiError) -> bool:
     if error.status == 409:
         return "Operation cannot be fulfilled on resourcequotas" in error.answer
     return error.status == 403 and "status unknown for quota" in error.answer
+
+
+def is_too_large(error: ApiError) -> bool:
+    """Whether an object is larger than what the API server reads, or what etcd takes.
+
+    Of a Job that etcd does not take, the API server makes another attempt with another uid, and finds that the labels
+    have the first one.
+    """
+    if error.status == 422:
+        return any("labels[controller-uid]" in field and "must be" in words for field, words in error.causes)
+    return error.status == 413 or (error.status == 500 and any(words in error.answer for words in _TOO_LARGE))
 
 
 def is_port_taken(error: ApiError) -> bool:

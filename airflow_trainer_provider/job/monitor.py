@@ -196,7 +196,13 @@ class Monitor:
         if hindered and hindered.reason:
             message = f"{late}: {hindered.message}" if hindered.message else late
             return CannotStart(hindered.reason, message, hindered.name)
-        return CannotStart(status.reason or "StartupTimeout", f"{late}: {status.message or status.text()}")
+        said = status.message or _said_on_the_way(waiting) or status.text()
+        return CannotStart(status.reason or "StartupTimeout", f"{late}: {said}")
+
+
+def _said_on_the_way(waiting: Sequence[ReplicaStatus]) -> str | None:
+    """What the first replica does that nothing hinders, such as to run an init container."""
+    return next((f"{replica.name}: {replica.message}" for replica in waiting if replica.message), None)
 
 
 def _names(replicas: Sequence[ReplicaStatus]) -> str:

@@ -19,8 +19,9 @@ from airflow_trainer_provider.cluster.api import retry
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.operations.refusal import explain
 from airflow_trainer_provider.errors import ApiError
-from airflow_trainer_provider.kinds.base import CONFIG_MAPS, PODS, SECRETS, Resource
+from airflow_trainer_provider.kinds.base import CONFIG_MAPS, JOBS, PODS, SECRETS, Resource
 from airflow_trainer_provider.text.printable import CUT, LONGEST_LINE_BYTES
+from tests.cluster.node import wait_for
 from tests.cluster.proxy import FaultProxy
 
 PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
@@ -145,6 +146,49 @@ async def test_refusals_are_distinguished(client, namespace, cluster):
     cluster.kubectl("wait", "--for=jsonpath={.status.hard.pods}=0", "quota/little", "-n", namespace, "--timeout=170s")
     found = await create(pod("p", "true"), resource=PODS)
     assert (found.reason, found.retryable, "little" in found.text) == ("QuotaExceeded", True, True)
+
+
+async def test_what_the_cluster_does_not_store_is_too_large(client, namespace):
+    def with_variables(manifest, count, length):
+        template = manifest["spec"].get("template") or manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        template["spec"]["containers"][0]["env"] = [{"name": f"E{at}", "value": "x" * length} for at in range(count)]
+        return manifest
+
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}}
+    job["spec"] = {"suspend": True, "template": {"spec": pod("p", "true")["spec"]}}
+    for resource, manifest in (
+        (JOBS, with_variables(job, 10_000, 110)),
+        (PYTORCH_JOBS, with_variables(pytorch_job(), 1000, 1600)),
+        (PYTORCH_JOBS, with_variables(pytorch_job(), 1000, 2500)),
+        (PYTORCH_JOBS, with_variables(pytorch_job(), 1000, 4000)),
+    ):
+        found = await refused(client.create(resource, namespace, manifest), resource, namespace)
+        assert (found.reason, found.retryable) == ("TooLarge", False)
+
+
+async def test_a_policy_that_denies_an_object_is_named(client, namespace, cluster):
+    version, name = "admissionregistration.k8s.io/v1", f"no-maps-{namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    policy = {
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
+        "validations": [{"expression": "object.metadata.name != 'denied'", "message": "no maps here"}],
+    }
+    for kind, spec in (
+        ("ValidatingAdmissionPolicy", policy),
+        ("ValidatingAdmissionPolicyBinding", {"policyName": name, "validationActions": ["Deny"]}),
+    ):
+        cluster.kubectl.apply([{"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}])
+    probe = ("create", "configmap", "denied", "--dry-run=server", f"--namespace={namespace}")
+    wait_for(lambda: not cluster.kubectl.ok(*probe), "the refusal", seconds=60)
+    try:
+        found = await refused(client.create(CONFIG_MAPS, namespace, config_map("denied")), CONFIG_MAPS, namespace)
+    finally:
+        cluster.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
+
+    assert (found.reason, found.retryable) == ("DeniedByPolicy", False)
+    assert f"ValidatingAdmissionPolicy {name}" in found.text
+    assert "no maps here" in found.text
 
 
 async def test_a_namespace_that_is_being_deleted_is_reported(client, cluster):

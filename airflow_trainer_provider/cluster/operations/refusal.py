@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_trainer_provider.cluster.answers import BAD_CERTIFICATE, is_port_taken, is_quota_race, is_transient
+from airflow_trainer_provider.cluster.answers import (
+    BAD_CERTIFICATE,
+    is_port_taken,
+    is_quota_race,
+    is_too_large,
+    is_transient,
+)
 from airflow_trainer_provider.errors import ApiError, SubmitError
 from airflow_trainer_provider.kinds.base import Resource
 
@@ -40,7 +46,7 @@ def explain(error: ApiError, resource: Resource, namespace: str) -> Refusal:
     :param resource: of the object.
     :param namespace: of the object.
     """
-    for recognize in (_no_answer, _webhook, _quota, _namespace, _missing, _port, _input, _access, _conflict):
+    for recognize in _RECOGNIZERS:
         found = recognize(error, resource, namespace)
         if found is not None:
             return found
@@ -99,6 +105,32 @@ def _quota(error: ApiError, resource: Resource, namespace: str) -> Refusal | Non
         f"Namespace {namespace!r} has no quota left for this {resource.kind}: {error.answer}. Wait until others have "
         "ended (retries do), ask for less, or have the ResourceQuota raised.",
         True,
+    )
+
+
+def _policy(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
+    denied = re.search(
+        r"ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request: ?(.*)", error.answer, re.DOTALL
+    )
+    if denied is None:
+        return None
+    policy, binding, why = denied.groups()
+    return Refusal(
+        "DeniedByPolicy",
+        f"The cluster's ValidatingAdmissionPolicy {policy} (binding {binding}) refused this {resource.kind} in "
+        f"namespace {namespace!r}: {why or 'it gave no reason'}. Correct what it names, or ask who keeps the policy.",
+        False,
+    )
+
+
+def _size(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
+    if not is_too_large(error):
+        return None
+    return Refusal(
+        "TooLarge",
+        f"This {resource.kind} is larger than what the cluster stores, 1.5 MiB with all that it adds. Give it less "
+        "data: put that into the image, a volume, or a ConfigMap or Secret of your own, and refer to it.",
+        False,
     )
 
 
@@ -203,3 +235,18 @@ def _conflict(error: ApiError, resource: Resource, namespace: str) -> Refusal | 
     if error.status == 410:
         return Refusal("Expired", f"The API server no longer has what was asked for: {error.answer}", True)
     return None
+
+
+_RECOGNIZERS = (
+    _no_answer,
+    _webhook,
+    _policy,
+    _size,
+    _quota,
+    _namespace,
+    _missing,
+    _port,
+    _input,
+    _access,
+    _conflict,
+)

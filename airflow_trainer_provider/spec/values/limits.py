@@ -9,8 +9,9 @@ MOST_REPLICAS = 10_000
 MOST_OVERRIDES = 256
 #: One argument, or one variable with its name. Linux takes 32 pages, the terminating NUL included (MAX_ARG_STRLEN).
 MOST_WORD_BYTES = 32 * 4096 - 1
-#: One object as JSON. etcd refuses larger requests (``--max-request-bytes``).
-MOST_OBJECT_BYTES = 1536 * 1024
+#: One object as the API server stores it. etcd refuses requests of more than 1.5 MiB (``--max-request-bytes``); the
+#: rest is for what the cluster adds: defaults, status, other managers' fields.
+MOST_OBJECT_BYTES = (1536 - 32) * 1024
 #: One field of a spec. The same manifest is longer as YAML.
 MOST_FIELD_BYTES = 2 * MOST_OBJECT_BYTES
 #: The data of a ConfigMap or a Secret. The API server refuses more.

@@ -144,6 +144,29 @@ async def test_init_containers_that_fail_are_bound_by_the_startup_timeout(contra
     assert not [line for line in contract.lines if line.endswith(": running.")]
 
 
+async def test_an_init_container_that_takes_too_long_is_named(contract):
+    image = {"image": "trainer.test/tiny:test", "imagePullPolicy": "Never"}
+    init = {"name": "prepare", **image, "command": ["sleep", "3600"]}
+    job = contract.case.job("pass", nodes=1, pod_spec={"initContainers": [init]})
+
+    diagnosis = await verdict(contract, job, startup_timeout=10)
+
+    assert diagnosis.reason == "StartupTimeout"
+    assert "init container prepare runs" in diagnosis.message
+
+
+async def test_a_large_job_trains(contract):
+    script = "import os; print(sum(len(value) for name, value in os.environ.items() if name.startswith('LARGE')))"
+    # Trainer repeats the variables in what it sends to the API server.
+    count = 7 if contract.case.backend.name == "trainer" else 15
+    env = {f"LARGE{at}": "x" * 100_000 for at in range(count)}
+
+    handle = await contract.submit(contract.case.job(script, nodes=1, env=env))
+
+    assert (await contract.end(handle)).phase is JobPhase.SUCCEEDED
+    assert any(line.endswith(f" {count}00000") for line in contract.lines), contract.lines
+
+
 async def test_a_quota_that_is_used_up_is_waited_for(contract, cluster, namespace):
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "0"}}}
     cluster.kubectl.apply([quota], f"--namespace={namespace}")

@@ -146,6 +146,13 @@ def test_what_hinders_the_job_is_the_reason_where_no_replica_knows_one():
     assert _late(Monitor(5), _status("ContainerCreating")).reason == "StartupTimeout"
 
 
+def test_what_a_late_replica_does_is_said_where_nothing_hinders_it():
+    verdict = _late(Monitor(5), _status("run", "PodInitializing", message="init container prep runs"))
+
+    assert verdict.reason == "StartupTimeout"
+    assert verdict.message.endswith("(run_policy.startup_timeout_seconds): worker-1: init container prep runs")
+
+
 def _late(monitor, status):
     monitor.observe(status, at(0))
     return monitor.observe(status, at(1000))

@@ -61,9 +61,21 @@ def test_an_object_that_etcd_would_not_take(backend: str, kind: str, fields: dic
     assert problem.field == field
     assert kind in problem.value
     assert f"{field} has 1600" in problem.value
-    assert "at most 1572864 bytes for one object" in problem.allowed
+    assert "at most 1540096 bytes for one object" in problem.allowed
     assert "volume" in problem.fix
     assert LONG[:100] not in str(problem)
+
+
+@pytest.mark.parametrize(("length", "fits"), [(70, True), (90, False)])
+def test_what_the_api_server_notes_of_each_variable_counts(length: int, fits: bool) -> None:
+    env = {f"E{at}": "x" * length for at in range(10_000)}
+    job = job_of("pytorch", num_workers=None, env=env)
+
+    if fits:
+        ClusterBackend("native", None, "team").check(job)
+    else:
+        with pytest.raises(SpecError, match="env has 1008891 of them"):
+            ClusterBackend("native", None, "team").check(job)
 
 
 @pytest.mark.parametrize("backend", ["native", "trainer", "training-operator"])

@@ -23,6 +23,10 @@ from airflow_trainer_provider.kinds.base import Resource
 TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
 MPI_JOBS = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs")
 WHAT = "POST /apis/x"
+DENIED = "ValidatingAdmissionPolicy 'gpus' with binding 'gpus-team' denied request: ask for fewer"
+SENT = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2527402 vs. 2097152)"
+OTHER_UID = {"field": "spec.template.metadata.labels[controller-uid]", "message": "Invalid value: {}: must be 'x'"}
+LESS_DATA = ["This TrainJob is larger than", "Give it less data"]
 WEBHOOK = "validator.trainjob.trainer.kubeflow.org"
 
 
@@ -75,6 +79,7 @@ def test_the_events_of_a_watch_are_read_alike():
         (answered(429, "TooManyRequests"), True, True),
         (answered(500, "InternalError", 'failed calling webhook "x": timeout'), True, True),
         (answered(500, "InternalError", "etcdserver: request timed out"), True, False),
+        (answered(500, "", "etcdserver: request is too large"), False, True),
         (answered(503, "ServiceUnavailable"), True, True),
         (api_error(WHAT, 503, b"upstream reset", {}), True, False),
         (answered(504, "Timeout"), True, False),
@@ -109,6 +114,16 @@ def test_what_may_be_asked_again(error, transient, harmless):
             True,
             ["30600", "Set another node_port, or drop it"],
         ),
+        (
+            answered(422, "Invalid", f"trainjobs is forbidden: {DENIED}", causes=[{"message": DENIED}]),
+            "DeniedByPolicy",
+            False,
+            ["ValidatingAdmissionPolicy gpus (binding gpus-team) refused this TrainJob", "'ns': ask for fewer. "],
+        ),
+        (answered(413, "RequestEntityTooLarge", "limit is 3145728"), "TooLarge", False, LESS_DATA),
+        (answered(500, "", "etcdserver: request is too large"), "TooLarge", False, LESS_DATA),
+        (answered(500, "", SENT), "TooLarge", False, LESS_DATA),
+        (answered(422, "Invalid", "is invalid", causes=[OTHER_UID]), "TooLarge", False, LESS_DATA),
         (
             answered(400, "BadRequest", f'admission webhook "{WEBHOOK}" denied the request: no'),
             "DeniedByWebhook",
