@@ -9,11 +9,11 @@ from pathlib import Path
 
 from airflow_trainer_provider.job.backend import CleanedUp, CleanUp
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
 
 
 def prune(root: Path, keep: timedelta | None) -> None:
-    """Remove the folders of jobs that ended longer ago than they are kept.
+    """Remove the folders of jobs that ended longer ago than they are kept, and the lock files of tasks.
 
     :param root: the folder that holds them.
     :param keep: how long any of them is kept; None leaves that to each job.
@@ -23,6 +23,11 @@ def prune(root: Path, keep: timedelta | None) -> None:
         folder = RunFolder(state.parent)
         if _is_over(folder, keep, now):
             _remove(folder)
+    for file in root.glob(".*.lock"):
+        # One that a process holds is in use; one that waits for it makes another.
+        with suppress(OSError), locked(file, wait=False) as held:
+            if held:
+                file.unlink()
 
 
 def clean_up(root: Path, keep: timedelta | None, wanted: CleanUp) -> list[CleanedUp]:

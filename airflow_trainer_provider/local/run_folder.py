@@ -264,10 +264,21 @@ def locked(path: Path, *, wait: bool) -> Iterator[bool]:
     :param wait: whether to wait for another holder to let go.
     :return: whether it is held now; always, with ``wait``.
     """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    while True:
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            if _is_file(file.fileno(), path):
+                yield True
+                return
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at that path: another process may have removed it since it was opened."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 #: Characters of a line that are shown.
 LONGEST_LINE = 32 * 1024
@@ -52,12 +53,30 @@ def plain(line: bytes) -> str:
     return text if _is_printable(text) else text.translate(_SHOWN)
 
 
-def shorten(text: str) -> str:
-    """Cut a line to :data:`LONGEST_LINE` characters. A line that was cut says so at its end.
+def shorten(text: str, longest: int = LONGEST_LINE) -> str:
+    """Cut a line. A line that was cut says so at its end.
 
     :param text: the line, as :func:`plain` gives it.
+    :param longest: how many of its characters are kept.
     """
-    return text if len(text) <= LONGEST_LINE else text[:LONGEST_LINE] + CUT
+    return text if len(text) <= longest else text[:longest] + CUT
+
+
+def last_lines(lines: Sequence[str], longest: int, most: int) -> tuple[str, ...]:
+    """The last of some lines, each of which is shortened.
+
+    :param lines: as :func:`plain` gives them.
+    :param longest: how many characters of each are kept.
+    :param most: how many characters all of them have; the last is there in any case.
+    """
+    kept: list[str] = []
+    for line in reversed(lines):
+        text = shorten(line, longest)
+        most -= len(text)
+        if kept and most < 0:
+            break
+        kept.append(text)
+    return tuple(reversed(kept))
 
 
 def printable(text: str) -> str:

@@ -21,6 +21,7 @@ from airflow_trainer_provider.job.diagnosis.causes import (
 from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
 from airflow_trainer_provider.job.plan.framework import Framework
 from airflow_trainer_provider.job.status import JobStatus, ReplicaStatus
+from airflow_trainer_provider.text.printable import last_lines, shorten
 from airflow_trainer_provider.text.redaction import redacted_lines
 from airflow_trainer_provider.text.storable import storable
 
@@ -35,6 +36,11 @@ _BEGIN = re.compile(
 _RAISED = re.compile(r"(?:(?:\w+\.)+\w+|[A-Z]\w*)(?::.*)?")
 #: How many lines of other processes may come in between.
 _FOREIGN_LINES = 50
+#: Characters of each line, and of all lines of one kind, that a verdict has: it stands in the log and in XCom.
+_LONGEST_LINE = 4096
+_MOST_CHARACTERS = 65536
+#: Characters of the exception's own line that its sentence has.
+_LONGEST_WHY = 1000
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
 #: Errors of the user's own code that the same code meets again.
 _PERMANENT_ERRORS = re.compile(
@@ -55,8 +61,8 @@ class Diagnosis:
     :param exit_code: of that replica.
     :param signal: the signal that ended it.
     :param retry_can_help: whether the same job, tried again, can succeed.
-    :param traceback: the user's traceback; empty where the log holds none.
-    :param last_log_lines: of that replica.
+    :param traceback: the user's traceback; empty where the log holds none. Of a long one its end, at most 64 KiB.
+    :param last_log_lines: of that replica, at most 64 KiB.
     :param others: one row for each of the other replicas.
     :param infrastructure: whether the cluster or the machine failed, and not what it was given to run.
     :param way_out: one sentence: what to do about it; None where nothing general can be said.
@@ -120,8 +126,8 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
         exit_code=culprit.exit_code,
         signal=culprit.signal,
         retry_can_help=cause.retry_can_help,
-        traceback=traceback,
-        last_log_lines=tuple(log[-shown_lines:]),
+        traceback=last_lines(traceback, _LONGEST_LINE, _MOST_CHARACTERS),
+        last_log_lines=last_lines(log[-shown_lines:], _LONGEST_LINE, _MOST_CHARACTERS),
         others=tuple(_row(replica) for replica in status.replicas if replica is not culprit),
         infrastructure=cause.infrastructure,
         way_out=cause.way_out,
@@ -158,7 +164,7 @@ def _without_culprit(job: str, status: JobStatus) -> Diagnosis:
 def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str], log: Sequence[str]) -> str:
     who = f"{culprit.name} (rank {rank})" if rank is not None else culprit.name
     # The sentence that it stands in has its own full stop.
-    why = traceback[-1] if traceback else (_said(culprit, log) or "").removesuffix(".")
+    why = shorten(traceback[-1], _LONGEST_WHY) if traceback else (_said(culprit, log) or "").removesuffix(".")
     return f"{who} failed first: it {_how(culprit)}, {culprit.reason}{f': {why}' if why else ''}."
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
+import time
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +18,7 @@ from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local import kept
 from airflow_trainer_provider.local.backend import LocalBackend
-from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
 from airflow_trainer_provider.spec import parse_spec
 
 NOW = datetime.now(timezone.utc)
@@ -116,3 +120,41 @@ def test_a_removal_that_is_interrupted_leaves_no_job_and_its_status(folder, monk
     kept.prune(folder.path.parent, None)
 
     assert not folder.path.exists()
+
+
+def test_lock_files_that_no_process_holds_are_removed(tmp_path):
+    free, held = tmp_path / ".free.lock", tmp_path / ".held.lock"
+    free.touch()
+
+    with locked(held, wait=True):
+        kept.prune(tmp_path, None)
+
+        assert [file.name for file in tmp_path.iterdir()] == [".held.lock"]
+
+
+def test_who_waits_for_a_lock_file_that_is_removed_meanwhile_locks_another(tmp_path):
+    file, order = tmp_path / ".task.lock", []
+
+    def wait():
+        with locked(file, wait=True):
+            order.append("waited")
+            with locked(file, wait=False) as free:
+                order.append(free)
+
+    with locked(file, wait=True):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        _wait_until_opened(file, 2)
+        file.unlink()
+        order.append("removed")
+    waiting.join(60)
+
+    assert order == ["removed", "waited", False]
+
+
+def _wait_until_opened(file, times):
+    """Wait until this process has opened a file so often."""
+    deadline = time.monotonic() + 60
+    while sum(os.path.realpath(each) == str(file) for each in Path("/proc/self/fd").iterdir()) < times:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

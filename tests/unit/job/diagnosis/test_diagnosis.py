@@ -411,3 +411,17 @@ def test_a_traceback_of_who_was_taken_away_does_not_forbid_the_retry(reason):
 
     assert (diagnosis.retry_can_help, diagnosis.infrastructure, diagnosis.traceback) == ("yes", True, ())
     assert diagnosis.message.endswith(f"{reason}: the node was drained.")
+
+
+@pytest.mark.parametrize("lines", [400, 20])
+def test_long_lines_and_many_are_bounded(lines):
+    frames = ["  " + "x" * 30_000] * lines
+    traceback = ["Traceback (most recent call last):", *frames, "ValueError: " + "y" * 30_000]
+
+    verdict = _diagnose("jax", "\n".join(traceback))
+
+    for kept in (verdict.traceback, verdict.last_log_lines):
+        assert kept[-1].startswith("ValueError: yyy")
+        assert max(map(len, kept)) < 4200
+        assert 60_000 < sum(map(len, kept)) < 67_000
+    assert 1000 < len(verdict.message) < 1200
