@@ -67,7 +67,8 @@ test-python: ## Run what `make test` runs on another Python, in an environment o
 mutants: venv ## Break the package in each way that tools/mutants/lists names: a test has to notice (ARGS="-k cluster/end").
 	$(PY) -m tools.mutants $(ARGS)
 
-test-postgresql: venv ## Run the tests that have a real Airflow with PostgreSQL for its database (Debian's package).
+test-postgresql: ## Run the tests that have a real Airflow with PostgreSQL for its database (Debian's package).
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev postgresql
 	TRAINER_RUNNER_DATABASE=postgresql $(PY) -m pytest $(FOUR_AT_ONCE) -m "not heavy" tests/airflow $(ARGS)
 
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
@@ -125,13 +126,13 @@ docs: ## Build the documentation into docs/_build/html; a warning is an error.
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
 bench: ## Measure the provider beside what people would use without it, and write docs/explanation/performance (35 minutes).
-	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser cluster bench
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser cluster postgresql bench
 	$(PY) -m benchmarks $(ARGS)
 
 constraints: venv ## Resolve constraints/ again: the newest of everything, and the lowest Airflow.
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --all-extras \
-	    --group dev --group docs --group browser --group cluster --group heavy --group bench pyproject.toml --output-file $(NEWEST)
+	    --group dev --group docs --group browser --group cluster --group heavy --group postgresql --group bench pyproject.toml --output-file $(NEWEST)
 	$(UV) pip compile --quiet --universal --upgrade --python-version 3.10 --no-annotate \
 	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev --group browser \
 	    --exclude-newer $(LOWEST_DATE) --exclude-newer-package apache-airflow-providers-common-compat=2026-11-01 \

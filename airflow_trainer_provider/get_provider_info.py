@@ -89,7 +89,8 @@ def get_provider_info() -> dict[str, Any]:
                         "all",
                     ),
                     "failure_log_lines": _option(
-                        "How many of the failed replica's last log lines the ``failure`` in XCom holds (1 to 1000).",
+                        "How many of the failed replica's last log lines the ``failure`` in XCom holds (1 to 1000); "
+                        "4 KiB of each line, and 64 KiB in all.",
                         "integer",
                         "30",
                     ),

@@ -13,6 +13,8 @@ from airflow_trainer_provider.spec import ManifestSpec, TrainJobSpec
 
 _READABLE_LENGTH = 32
 _LONGEST_FOLDER = 40
+#: Hexadecimal digits of the key that all tries of a task share.
+KEY_LENGTH = 10
 #: The most characters of a job's name, where its backend sets no lower bound.
 NAME_LENGTH = 48
 
@@ -103,7 +105,7 @@ class Identity(BaseModel):
 
     def _key(self, deployment: str | None) -> str:
         parts = (*map(str, self.place), *([deployment] if deployment else []))
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:KEY_LENGTH]
 
     def folder_name(self, scope: str) -> str:
         """The name of a folder that all jobs of a scope share, and no others: readable, and safe in any path.

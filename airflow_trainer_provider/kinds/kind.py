@@ -41,11 +41,14 @@ class ManifestRules:
         :class:`~airflow_trainer_provider.errors.SpecError`.
     :param deadline: (manifest, seconds, facts) -> the manifest with a deadline that is no later.
     :param name_limit: the most characters of its name.
+    :param as_new: manifest -> the manifest without what the API server sets in ``spec``; one that was read from a
+        cluster has it.
     """
 
     check: Callable[[Manifest], None]
     deadline: Callable[[Manifest, int, Facts], Manifest]
     name_limit: int = 63
+    as_new: Callable[[Manifest], Manifest] = lambda manifest: manifest
 
 
 @dataclass(frozen=True)

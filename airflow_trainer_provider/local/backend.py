@@ -41,7 +41,7 @@ from airflow_trainer_provider.local.logs import LogReader, tail
 from airflow_trainer_provider.local.overview import describe, overview, show_logs
 from airflow_trainer_provider.local.processes import end_all
 from airflow_trainer_provider.local.render import render, tool_urls
-from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked, task_lock
 from airflow_trainer_provider.local.supervisor.rank_shell import leader_of
 from airflow_trainer_provider.text.mask import Mask, mask_of
 from airflow_trainer_provider.text.redaction import secrets_in
@@ -270,7 +270,7 @@ class LocalBackend:
             raise SubmitError(f"{self._root} cannot be made ({error}); correct [trainer] local_root.") from error
         prune(self._root, self._keep)
         digest = spec_digest(job.spec)
-        with locked(self._root / f".{identity.key}.lock", wait=True):
+        with locked(task_lock(self._root, identity.key), wait=True):
             for folder in self._jobs_of(identity):
                 # One whose folder another process removes meanwhile has ended.
                 with suppress(JobLost), folder.lost_if_gone():
@@ -284,7 +284,7 @@ class LocalBackend:
 
     def _end_earlier(self, identity: Identity) -> None:
         if self._root.is_dir():
-            with locked(self._root / f".{identity.key}.lock", wait=True):
+            with locked(task_lock(self._root, identity.key), wait=True):
                 for folder in self._jobs_of(identity):
                     with suppress(JobLost), folder.lost_if_gone():
                         self._adopt(folder, identity, None)
@@ -421,7 +421,7 @@ class LocalBackend:
 
     def _lock_of(self, folder: RunFolder) -> Path:
         """The file that a process locks while it decides what becomes of the task's jobs."""
-        return folder.path.parent / f".{folder.record().identity.key}.lock"
+        return task_lock(folder.path.parent, folder.record().identity.key)
 
     def _wait_for_end(self, folder: RunFolder, grace: float) -> None:
         end = time.monotonic() + grace + _END_SECONDS

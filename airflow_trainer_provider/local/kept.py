@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_trainer_provider.job.backend import CleanedUp, CleanUp
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked, task_locks
 
 
 def prune(root: Path, keep: timedelta | None) -> None:
@@ -23,7 +23,7 @@ def prune(root: Path, keep: timedelta | None) -> None:
         folder = RunFolder(state.parent)
         if _is_over(folder, keep, now):
             _remove(folder)
-    for file in root.glob(".*.lock"):
+    for file in task_locks(root):
         # One that a process holds is in use; one that waits for it makes another.
         with suppress(OSError), locked(file, wait=False) as held:
             if held:

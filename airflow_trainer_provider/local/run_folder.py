@@ -28,7 +28,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from airflow_trainer_provider.errors import JobLost
-from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.identity import KEY_LENGTH, Identity
 from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.spec import TrainJobSpec
 
@@ -254,6 +254,20 @@ class RunFolder:
         draft = self.path / f".{name}.{os.getpid()}"
         draft.write_text(text)
         draft.replace(self.path / name)
+
+
+def task_lock(root: Path, key: str) -> Path:
+    """The file that a process locks while it decides what becomes of the jobs of one task.
+
+    :param root: the folder that holds the jobs.
+    :param key: of the task, as :attr:`Identity.key` has it.
+    """
+    return root / f".{key}.lock"
+
+
+def task_locks(root: Path) -> Iterator[Path]:
+    """All such files that are there; not those that others keep in the folder."""
+    return root.glob(f".{'[0-9a-f]' * KEY_LENGTH}.lock")
 
 
 @contextmanager

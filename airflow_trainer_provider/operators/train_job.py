@@ -342,7 +342,7 @@ class TrainJobOperator(BaseOperator):
 
         It is called wherever the task has waited, also in the triggerer, after which no code behind
         ``super().execute()`` runs. Where it raises, the task fails, and its next try calls it with the result of the
-        same job.
+        same job, unless a template renders another job then, such as one with ``{{ ti.try_number }}``.
 
         :param context: of this try. The job's handle is ``self.handle``.
         :param summary: what the job's result says, as XCom's ``return_value`` has it.

@@ -127,7 +127,11 @@ class AirflowInstance(AirflowApi):
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
         write_config(self.home / "airflow.cfg", *self._config)
-        self.database.prepare(self.env, like.database if like else None)
+        try:
+            self.database.prepare(self.env, like.database if like else None)
+        except BaseException:
+            self.database.remove()
+            raise
         self.record.write()
 
     def stop(self, grace: float = 10) -> None:

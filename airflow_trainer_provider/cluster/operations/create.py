@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_trainer_provider.cluster.answers import is_port_taken
+from airflow_trainer_provider.cluster.answers import is_port_taken, is_too_large
 from airflow_trainer_provider.cluster.cluster import Cluster
 from airflow_trainer_provider.cluster.operations.end import withdraw
 from airflow_trainer_provider.cluster.operations.order import Order
@@ -255,7 +255,7 @@ class Creator:
         if is_port_taken(error):
             return waited < _PORT_SECONDS
         # Whether the object exists is not known; its mark will show it.
-        in_doubt = error.status is None or error.status >= 500
+        in_doubt = (error.status is None or error.status >= 500) and not is_too_large(error)
         return in_doubt and waited < _DOUBT_BUDGET
 
     def _is_unseen(self, error: ApiError) -> bool:

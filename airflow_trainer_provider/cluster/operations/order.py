@@ -130,7 +130,7 @@ def manifest_order(job: ManifestPlan, namespace: str, identity: Identity) -> Ord
     kept = {labels.TTL: str(ttl)} if isinstance(ttl, int) else {}
 
     def render(name: str, facts: Facts) -> Rendered:
-        main = copy.deepcopy(manifest)
+        main = rules.as_new(copy.deepcopy(manifest))
         main.pop("status", None)
         if kind.ttl and kept:
             main = merged(main, kind.ttl(None))

@@ -126,10 +126,16 @@ def _policy(error: ApiError, resource: Resource, namespace: str) -> Refusal | No
 def _size(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
     if not is_too_large(error):
         return None
+    # The API server answers with a Status.
+    if error.status == 413 and not error.reason:
+        limit = "what a proxy before the API server passes on"
+        others = " Or have the proxy's limit raised, such as client_max_body_size of nginx."
+    else:
+        limit, others = "what the cluster stores, 1.5 MiB with all that it adds", ""
     return Refusal(
         "TooLarge",
-        f"This {resource.kind} is larger than what the cluster stores, 1.5 MiB with all that it adds. Give it less "
-        "data: put that into the image, a volume, or a ConfigMap or Secret of your own, and refer to it.",
+        f"This {resource.kind} is larger than {limit}. Give it less data: put that into the image, a volume, or a "
+        f"ConfigMap or Secret of your own, and refer to it.{others}",
         False,
     )
 

@@ -15,12 +15,15 @@ from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, Facts, Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind, ManifestRules
 from airflow_trainer_provider.kinds.manifest_check import check_count
-from airflow_trainer_provider.kinds.merge_patch import bounded
+from airflow_trainer_provider.kinds.merge_patch import bounded, merged, value_at
 from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 _GROUP = "worker"
 _INDEX = "batch.kubernetes.io/job-completion-index"
+#: Labels that the API server gives the Pods of each Job; it refuses those of another one.
+_UIDS = frozenset({"controller-uid", "batch.kubernetes.io/controller-uid"})
+_GENERATED = _UIDS | {"job-name", "batch.kubernetes.io/job-name"}
 #: A Job whose end is decided says so before its last Pods are gone.
 _ENDS = {
     "SuccessCriteriaMet": JobPhase.SUCCEEDED,
@@ -87,6 +90,24 @@ def check(main: Manifest) -> None:
         raise SpecError([Problem("manifest.spec.completionMode", shown, allowed, fix)])
 
 
+def as_new(main: Manifest) -> Manifest:
+    """The Job without the selector and the labels of its Pods that the API server has generated.
+
+    :param main: the user's own manifest.
+    """
+    spec = main["spec"]
+    if spec.get("manualSelector"):
+        return main
+    patch: Manifest = {}
+    selected = value_at(spec, {"selector": {"matchLabels": None}})
+    if isinstance(selected, dict) and selected and selected.keys() <= _UIDS:
+        patch["selector"] = None
+    labels = value_at(spec, {"template": {"metadata": {"labels": None}}})
+    if isinstance(labels, dict):
+        patch["template"] = {"metadata": {"labels": dict.fromkeys(_GENERATED & labels.keys())}}
+    return {**main, "spec": merged(spec, patch)}
+
+
 def _is_single(spec: Manifest) -> bool:
     return all(spec.get(name, 1) in (None, 0, 1) for name in ("completions", "parallelism"))
 
@@ -123,5 +144,6 @@ BATCH_JOB = Kind(
         deadline=_deadline,
         # Its Pods' names end with an index and five letters; their host names with the index only.
         name_limit=63 - len("-9999"),
+        as_new=as_new,
     ),
 )

@@ -25,7 +25,7 @@ from airflow_trainer_provider.errors import (
     SpecError,
 )
 from airflow_trainer_provider.frameworks import plan_job
-from airflow_trainer_provider.hooks import trainer
+from airflow_trainer_provider.hooks import masking, trainer
 from airflow_trainer_provider.hooks.backends import AUTO, BACKENDS, LOCAL
 from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.handle import JobHandle
@@ -461,9 +461,30 @@ async def test_what_a_wait_finds_out_leaves_the_process_masked(monkeypatch):
         return FAILED
 
     monkeypatch.setattr(trainer, "follow", follow)
-    monkeypatch.setattr(trainer, "masked", lambda value: str(value).replace("ValueError: no", "***"))
+    monkeypatch.setattr(masking, "redact", lambda text: text.replace("Error: no", "***"))
 
     outcome = await _with(_Backend()).wait(HANDLE, emit=print, reader=None, deadline=None)
 
-    assert "***" in outcome.failure.traceback
-    assert "ValueError" not in outcome.failure.message
+    assert "Value***" in outcome.failure.traceback
+    assert "Error: no" not in str(outcome.failure.message)
+
+
+async def test_of_a_secret_in_a_line_that_is_cut_no_part_stays(monkeypatch):
+    secret = "open-sesame-0123456789"
+    monkeypatch.setattr(masking, "redact", lambda text: text.replace(secret, "***"))
+
+    async def follow(*_, **__):
+        return FAILED
+
+    async def log_tail(*_):
+        return ["x" * 4090 + secret]
+
+    backend = _Backend()
+    monkeypatch.setattr(trainer, "follow", follow)
+    monkeypatch.setattr(backend, "log_tail", log_tail)
+
+    outcome = await _with(backend).wait(HANDLE, emit=print, reader=None, deadline=None)
+
+    (line,) = outcome.failure.last_log_lines
+    assert "x***" in line
+    assert "open" not in line

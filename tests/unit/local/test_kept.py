@@ -18,7 +18,7 @@ from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.local import kept
 from airflow_trainer_provider.local.backend import LocalBackend
-from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked
+from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, locked, task_lock
 from airflow_trainer_provider.spec import parse_spec
 
 NOW = datetime.now(timezone.utc)
@@ -123,13 +123,24 @@ def test_a_removal_that_is_interrupted_leaves_no_job_and_its_status(folder, monk
 
 
 def test_lock_files_that_no_process_holds_are_removed(tmp_path):
-    free, held = tmp_path / ".free.lock", tmp_path / ".held.lock"
+    free, held = (task_lock(tmp_path, key) for key in ("0123456789", "abcdef0123"))
+    foreign = tmp_path / ".foreign.lock"
     free.touch()
+    foreign.touch()
 
     with locked(held, wait=True):
         kept.prune(tmp_path, None)
 
-        assert [file.name for file in tmp_path.iterdir()] == [".held.lock"]
+        assert set(tmp_path.iterdir()) == {held, foreign}
+
+
+def test_the_lock_file_of_a_task_is_found_by_its_name(tmp_path):
+    identity = Identity(dag_id="d", run_id="r", task_id="t", try_number=1, deployment="prod")
+    task_lock(tmp_path, identity.key).touch()
+
+    kept.prune(tmp_path, None)
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_who_waits_for_a_lock_file_that_is_removed_meanwhile_locks_another(tmp_path):

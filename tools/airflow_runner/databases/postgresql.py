@@ -20,10 +20,15 @@ from tools.airflow_runner.databases.template import cache_folder, migrate
 #: PostgreSQL does not run as root.
 _USER = "postgres"
 _DATABASE = "airflow"
+#: Whatever the locale of the machine is.
+_TEXT = ("--encoding=UTF8", "--no-locale")
 #: Nothing here has to outlive a loss of power.
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
-#: Sessions of components that hold rows.
-_HOLDING = "select 1 from pg_stat_activity where application_name = :name and state like 'idle in transaction%'"
+#: Sessions of components that hold rows, or may once their statement is done.
+_HOLDING = (
+    "select 1 from pg_stat_activity where application_name = :name "
+    "and (state = 'active' or state like 'idle in transaction%')"
+)
 
 
 class Postgresql:
@@ -62,8 +67,13 @@ class Postgresql:
         try:
             arguments = (f"--pgdata={self._data}", f"--options={options}", f"--log={log}", "--wait", "--timeout=180")
             self._run("pg_ctl", *arguments, "start", env=env)
-        except subprocess.CalledProcessError as error:
-            raise RuntimeError(f"PostgreSQL does not start:\n{log.read_text()[-2000:]}") from error
+        except BaseException as error:
+            # One that is slow to start would go on.
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self._run("pg_ctl", f"--pgdata={self._data}", "--mode=immediate", "--wait", "stop")
+            if not isinstance(error, subprocess.CalledProcessError):
+                raise
+            raise RuntimeError(f"PostgreSQL does not start:\n{_end_of(log)}") from error
 
     def stop(self) -> None:
         """End the server, whoever is connected to it."""
@@ -80,9 +90,13 @@ class Postgresql:
         :param env: of its processes.
         """
         self._make_folder()
-        self._run("initdb", f"--pgdata={self._data}", f"--username={_DATABASE}", "--auth=trust", "--encoding=UTF8")
+        self._run("initdb", f"--pgdata={self._data}", f"--username={_DATABASE}", "--auth=trust", *_TEXT)
         self.start(env)
-        self._run("createdb", *self.address, _DATABASE)
+        try:
+            self._run("createdb", *self.address, _DATABASE)
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def address(self) -> tuple[str, ...]:
@@ -159,6 +173,10 @@ def _make(home: Path, template: Path) -> None:
             copy.rename(template)
     finally:
         server.remove()
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:] if log.exists() else "it wrote no log"
 
 
 def _free_port() -> int:

@@ -132,6 +132,45 @@ def test_a_job_whose_pods_cannot_be_distinguished_is_refused(spec):
         plan_manifest(parse_manifest_spec({"manifest": manifest}))
 
 
+UIDS = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u"}
+VISION = {"team": "vision"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        # As `kubectl get -o yaml` prints it.
+        (
+            {
+                "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+                "template": {
+                    "metadata": {
+                        "creationTimestamp": None,
+                        "labels": {**UIDS, "job-name": "j", "batch.kubernetes.io/job-name": "j", **VISION},
+                    }
+                },
+            },
+            {"template": {"metadata": {"creationTimestamp": None, "labels": VISION}}},
+        ),
+        # The user's own: the API server says what it thinks of it.
+        *(
+            (spec, spec)
+            for spec in (
+                {"selector": {"matchLabels": VISION}, "template": {"metadata": {"labels": VISION}}},
+                {"selector": {"matchLabels": {}}, "template": {}},
+                {"manualSelector": True, "selector": {"matchLabels": UIDS}, "template": {"metadata": {"labels": UIDS}}},
+                {"template": {"metadata": {"labels": None}}},
+                {"template": "a typing error"},
+            )
+        ),
+    ],
+)
+def test_a_job_that_was_read_from_a_cluster_is_a_new_one(spec, kept):
+    order = _order({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
+
+    assert _main(order)["spec"] == kept
+
+
 def test_every_kind_has_one_backend_and_a_service_is_none():
     kinds = [(kind.resource.api_version, kind.resource.kind) for each in BACKENDS for kind in manifest_kinds(each)]
 

@@ -121,6 +121,12 @@ def test_what_may_be_asked_again(error, transient, harmless):
             ["ValidatingAdmissionPolicy gpus (binding gpus-team) refused this TrainJob", "'ns': ask for fewer. "],
         ),
         (answered(413, "RequestEntityTooLarge", "limit is 3145728"), "TooLarge", False, LESS_DATA),
+        (
+            api_error(WHAT, 413, b"<html>Request Entity Too Large", {}),
+            "TooLarge",
+            False,
+            ["larger than what a proxy before the API server passes on", "client_max_body_size"],
+        ),
         (answered(500, "", "etcdserver: request is too large"), "TooLarge", False, LESS_DATA),
         (answered(500, "", SENT), "TooLarge", False, LESS_DATA),
         (answered(422, "Invalid", "is invalid", causes=[OTHER_UID]), "TooLarge", False, LESS_DATA),

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.cluster.operations import create as create_module
 from airflow_trainer_provider.cluster.operations import submit as submit_module
 from airflow_trainer_provider.errors import ApiError, JobLost, PolicyViolation, SubmitError
 from airflow_trainer_provider.frameworks import plan_job
@@ -96,6 +97,19 @@ def owners(api, plural):
     """Name of each object of a kind, and the uid of its owner."""
     found = api.objects.find(plural, NAMESPACE)
     return {each["metadata"]["name"]: each["metadata"].get("ownerReferences", [{}])[0].get("uid") for each in found}
+
+
+@pytest.mark.parametrize("message", ["etcdserver: request is too large", "trying to send message larger than max"])
+async def test_what_the_cluster_does_not_store_is_sent_once(api, monkeypatch, message):
+    monkeypatch.setattr(create_module, "_DOUBT_BUDGET", 0.5)
+    api.answer(500, "POST", "/jobs$", message=message)
+
+    with pytest.raises(SubmitError, match="larger than what the cluster stores") as caught:
+        await submit(api)
+
+    assert not caught.value.retryable
+    assert asked(api).count("POST jobs") == 1
+    await until(lambda: not api.objects.find("services", NAMESPACE))
 
 
 async def test_a_new_job_is_created_with_all_parts_owned_by_its_main_object(api):
