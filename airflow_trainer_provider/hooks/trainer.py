@@ -445,9 +445,9 @@ class TrainerHook(BaseHook):
 
     async def _diagnosis(self, handle: JobHandle, status: JobStatus) -> Diagnosis:
         replica = status.first_failed or (status.replicas[0].name if status.replicas else None)
-        # Of a secret in a line that is cut, a part could stay.
-        log = masked(await self._log_tail(handle, replica)) if replica else []
-        return diagnose(handle.name, get_framework(handle.framework), status, log, self.settings.failure_log_lines)
+        log = await self._log_tail(handle, replica) if replica else []
+        shown_lines = self.settings.failure_log_lines
+        return diagnose(handle.name, get_framework(handle.framework), status, log, shown_lines, masked)
 
     async def _log_tail(self, handle: JobHandle, replica: str) -> list[str]:
         try:

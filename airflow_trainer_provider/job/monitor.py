@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_trainer_provider.job.diagnosis.causes import (
@@ -11,6 +11,7 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     INIT,
     NODE_WARNINGS,
     ON_THE_WAY,
+    REFUSED_POD,
     SIDECAR,
     Hope,
     cause_of,
@@ -20,9 +21,10 @@ from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStat
 #: How long a cause may keep a replica from starting, in seconds: the kubelet has seen its mistake by then; a registry,
 #: a Secret or an administrator may come late. What passes by itself is waited for.
 _PATIENCE: dict[Hope, float] = {"none": 10.0, "someone": 60.0}
-#: How long after a refusal another one shows that it does not pass, in seconds. Controllers and kubelets try again
-#: after 1, 2, 4, ... seconds: one comes about a minute after the first.
-_REFUSED_AGAIN = 50.0
+#: How long after a refusal another one, or a pod that is still missing, shows that it does not pass. Controllers and
+#: kubelets try again after 1, 2, 4, ... seconds, but a client of the API server does not send all events of an object
+#: that has many: the second refusal may come about a minute after the first, or never.
+_REFUSED_STANDS = timedelta(seconds=50)
 #: How long a controller, or the kubelet, may take to end a job whose time is up, in seconds.
 _ENDS_WITHIN = timedelta(seconds=15)
 #: Phases of a job whose pods wait to start.
@@ -72,6 +74,29 @@ class CannotStart:
 
 
 @dataclass(frozen=True)
+class _Refusal:
+    """What the cluster refuses.
+
+    :param who: the replica that waits for it, or the reason.
+    :param first: when it was seen to be refused first, by the clock of who refuses it.
+    :param last: when it was refused last, by that clock.
+    :param seen_at: when that was seen.
+    :param of_pod: whether it is a pod.
+    """
+
+    who: str
+    first: datetime
+    last: datetime
+    seen_at: datetime
+    of_pod: bool
+
+    @property
+    def stands_at(self) -> datetime | None:
+        """When it stands though nothing more was said of it; None where it never does."""
+        return self.seen_at + _REFUSED_STANDS if self.of_pod else None
+
+
+@dataclass(frozen=True)
 class _StartFailure:
     kind: str
     since: datetime
@@ -106,8 +131,7 @@ class Monitor:
         # Whether an init container has failed before any training has run.
         self._unrun = False
         self._ends_at: datetime | None = None
-        # What is refused, and when that was seen first, by the clock of who refuses it.
-        self._refusal: tuple[str, datetime] | None = None
+        self._refusal: _Refusal | None = None
 
     def observe(self, status: JobStatus, now: datetime) -> CannotStart | None:
         """Take in how the job stands.
@@ -122,7 +146,7 @@ class Monitor:
         self._ends_at = status.deadline_at + _ENDS_WITHIN if status.deadline_at and is_bound else None
         if self._ends_at and now >= self._ends_at:
             return CannotStart(DEADLINE, "it has had all the time that run_policy.active_deadline_seconds gives it")
-        if refused := self._refused(status):
+        if refused := self._refused(status, now):
             return refused
         for failure in self._start_failures.values():
             if now >= failure.since + failure.limit:
@@ -138,21 +162,27 @@ class Monitor:
         """
         ends = [failure.since + failure.limit for failure in self._start_failures.values()]
         timeout = self._timeout_at()
-        ends += filter(None, (timeout, self._ends_at))
+        stands_at = self._refusal.stands_at if self._refusal else None
+        ends += filter(None, (timeout, self._ends_at, stands_at))
         return max(0.0, (min(ends) - now).total_seconds()) if ends else None
 
-    def _refused(self, status: JobStatus) -> CannotStart | None:
+    def _refused(self, status: JobStatus, now: datetime) -> CannotStart | None:
         """Why the job can never start, where the cluster refuses it again and again; None where it does not."""
         hope = cause_of(status.reason, status.message).hope
         if status.phase.ended or hope not in _PATIENCE or status.refused_at is None:
             self._refusal = None
             return None
         refused = _what_is_refused(status)
-        who = refused.replica or refused.reason
-        if self._refusal is None or self._refusal[0] != who:
-            self._refusal = who, status.refused_at
-        is_again = status.refused_at - self._refusal[1] >= timedelta(seconds=_REFUSED_AGAIN)
-        return refused if is_again else None
+        who, known = refused.replica or refused.reason, self._refusal
+        if known is None or known.who != who:
+            of_pod = REFUSED_POD.search(refused.message) is not None
+            known = _Refusal(who, status.refused_at, status.refused_at, now, of_pod)
+        elif known.last != status.refused_at:
+            known = replace(known, last=status.refused_at, seen_at=now)
+        self._refusal = known
+        is_again = known.last - known.first >= _REFUSED_STANDS
+        stands = known.stands_at is not None and now >= known.stands_at
+        return refused if is_again or stands else None
 
     def _note_start_failures(self, status: JobStatus, now: datetime) -> None:
         found = {}

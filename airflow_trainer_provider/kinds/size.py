@@ -16,6 +16,7 @@ from airflow_trainer_provider.spec.values.limits import (
     MOST_JOB_BYTES,
     MOST_OBJECT_BYTES,
     MOST_OBJECTS,
+    MOST_RUNTIME_BYTES,
     MOST_WORD_BYTES,
 )
 
@@ -127,13 +128,21 @@ def _large_data(job: Plan, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _large_object(job: Plan, manifest: Manifest) -> Iterator[Problem]:
-    size = _json_size(manifest) + _MANAGED_BYTES * _count_named(manifest)
-    if size > MOST_OBJECT_BYTES:
-        sizes = _sizes(job)
-        field = max(sizes, key=lambda name: sizes[name])
-        value = f"{_title(manifest)} of {size} bytes; {field} has {sizes[field]} of them"
+    size = _json_size(manifest)
+    if manifest["kind"] == "TrainingRuntime" and size > MOST_RUNTIME_BYTES:
+        allowed = f"at most {MOST_RUNTIME_BYTES} bytes for a runtime, which Trainer copies to a ConfigMap"
+        yield _too_large(job, manifest, size, allowed)
+    elif (size := size + _MANAGED_BYTES * _count_named(manifest)) > MOST_OBJECT_BYTES:
         allowed = f"at most {MOST_OBJECT_BYTES} bytes for one object, beside which etcd takes what the cluster adds"
-        yield Problem(field, value, allowed, _ELSEWHERE)
+        yield _too_large(job, manifest, size, allowed)
+
+
+def _too_large(job: Plan, manifest: Manifest, size: int, allowed: str) -> Problem:
+    sizes = _sizes(job)
+    field = max(sizes, key=lambda name: sizes[name])
+    return Problem(
+        field, f"{_title(manifest)} of {size} bytes; {field} has {sizes[field]} of them", allowed, _ELSEWHERE
+    )
 
 
 def _count_named(value: Any) -> int:

@@ -129,10 +129,11 @@ class AirflowInstance(AirflowApi):
         write_config(self.home / "airflow.cfg", *self._config)
         try:
             self.database.prepare(self.env, like.database if like else None)
+            self.record.write()
         except BaseException:
+            self.record.end(grace=10)
             self.database.remove()
             raise
-        self.record.write()
 
     def stop(self, grace: float = 10) -> None:
         """

@@ -28,7 +28,21 @@ log = logging.getLogger(__name__)
 
 #: Fields of an object's metadata that are the API server's, or ours: a manifest that was read from a cluster has them.
 _SERVERS = frozenset(
-    {"namespace", "generateName", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}
+    {
+        "namespace",
+        "generateName",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "managedFields",
+        "selfLink",
+        # With them, the owner of the object that was read would own this one, and its controller would hold it.
+        "ownerReferences",
+        "finalizers",
+    }
 )
 
 

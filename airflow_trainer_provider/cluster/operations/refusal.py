@@ -14,7 +14,10 @@ from airflow_trainer_provider.cluster.answers import (
 )
 from airflow_trainer_provider.errors import ApiError, SubmitError
 from airflow_trainer_provider.kinds.base import Resource
+from airflow_trainer_provider.text.printable import shorten
 
+#: Characters of what a proxy answers.
+_LONGEST_ANSWER = 200
 _INSTALL = {
     "trainer.kubeflow.org": "Install Kubeflow Trainer (https://www.kubeflow.org/docs/components/trainer/)",
     "jobset.x-k8s.io": "Install JobSet (https://jobset.sigs.k8s.io/docs/installation/)",
@@ -129,7 +132,8 @@ def _size(error: ApiError, resource: Resource, namespace: str) -> Refusal | None
     # The API server answers with a Status.
     if error.status == 413 and not error.reason:
         limit = "what a proxy before the API server passes on"
-        others = " Or have the proxy's limit raised, such as client_max_body_size of nginx."
+        answer = shorten(" ".join(error.answer.split()), _LONGEST_ANSWER)
+        others = f" Or have the proxy's limit raised, such as client_max_body_size of nginx. It answers: {answer!r}."
     else:
         limit, others = "what the cluster stores, 1.5 MiB with all that it adds", ""
     return Refusal(

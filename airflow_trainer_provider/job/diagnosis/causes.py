@@ -21,6 +21,8 @@ SIDECAR = "Sidecar:"
 DEADLINE = "DeadlineExceeded"
 #: Reasons of the kubelet for a container that it cannot start yet, which only an event has.
 NODE_WARNINGS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
+#: How the API server begins to refuse a pod, and the pod's name.
+REFUSED_POD = re.compile(r'\bpods? "([^"]+)" is (?:forbidden|invalid)')
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 #: The reason of a local job's attempt whose files cannot be written.
@@ -82,6 +84,21 @@ _IMAGE = Cause(
 _NO_IMAGE = replace(_IMAGE, hope="none")
 _REFUSED = Cause(
     "no", way_out="The cluster refuses what the job needs: correct what the message names.", kind="rejected"
+)
+_POD_SECURITY = Cause(
+    "no",
+    way_out="Give the pods the securityContext that the message asks for, in pod_template (docs/how-to/kubernetes.md "
+    "has it). A container that is not the job's own is added by an operator or a webhook: have it changed there, or "
+    "use another backend.",
+    kind="rejected",
+    hope="someone",
+)
+_AMOUNTS = Cause(
+    "no",
+    way_out="Set what the message names in resources_per_node, for an MPI launcher in replicas.launcher.resources, or "
+    "have a LimitRange of the namespace set it.",
+    kind="rejected",
+    hope="someone",
 )
 _CONFIG = Cause(
     "no",
@@ -204,6 +221,8 @@ _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
         re.compile(r"failed calling webhook|context deadline exceeded|status unknown for quota|not yet ready"),
         _API,
     ),
+    (_NOT_CREATED, re.compile(r"violates PodSecurity"), _POD_SECURITY),
+    (_NOT_CREATED, re.compile(r"must specify (limits|requests)\."), _AMOUNTS),
     # The API server itself has decided, and does so again until someone changes the object or the rule.
     (_NOT_CREATED, re.compile(r"is forbidden|is invalid|denied"), replace(_REFUSED, hope="someone")),
     (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ from airflow_trainer_provider.text.printable import last_lines, shorten
 from airflow_trainer_provider.text.redaction import redacted_lines
 from airflow_trainer_provider.text.storable import storable
 
+#: Text -> the text without secrets.
+Mask = Callable[[str], str]
 _TRACEBACK = "Traceback (most recent call last):"
 #: How a traceback begins, after a launcher's tag such as "[rank1]: ". A syntax error in the script itself has no
 #: heading, only the place, which lacks the ", in <function>" of a frame.
@@ -46,6 +48,10 @@ _CHAINED = ("During handling of the above", "The above exception was the direct 
 _PERMANENT_ERRORS = re.compile(
     r"^(SyntaxError|IndentationError|TabError|ImportError|ModuleNotFoundError|NameError|UnboundLocalError)\b"
 )
+
+
+def _as_it_is(text: str) -> str:
+    return text
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,14 @@ class Diagnosis:
         return {name: storable(value) for name, value in vars(self).items()}
 
 
-def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[str], shown_lines: int = 30) -> Diagnosis:
+def diagnose(
+    job: str,
+    framework: Framework,
+    status: JobStatus,
+    log: Sequence[str],
+    shown_lines: int = 30,
+    mask: Mask = _as_it_is,
+) -> Diagnosis:
     """Say why a job failed.
 
     :param job: the job's name.
@@ -105,6 +118,7 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
     :param status: the job's last status.
     :param log: the last lines of the replica that failed first; none where they went with its pod.
     :param shown_lines: how many of them to keep.
+    :param mask: hides secrets in what is shown of the log, before it is cut: of one that is cut, a part could stay.
     """
     log = redacted_lines(log)
     culprit = next((replica for replica in status.replicas if replica.name == status.first_failed), None)
@@ -120,14 +134,14 @@ def diagnose(job: str, framework: Framework, status: JobStatus, log: Sequence[st
         job=job,
         phase=status.phase.value,
         reason=culprit.reason or "Error",
-        message=_message(culprit, rank, traceback, log),
+        message=_message(culprit, rank, traceback, log, mask),
         replica=culprit.name,
         rank=rank,
         exit_code=culprit.exit_code,
         signal=culprit.signal,
         retry_can_help=cause.retry_can_help,
-        traceback=last_lines(traceback, _LONGEST_LINE, _MOST_CHARACTERS),
-        last_log_lines=last_lines(log[-shown_lines:], _LONGEST_LINE, _MOST_CHARACTERS),
+        traceback=last_lines(list(map(mask, traceback)), _LONGEST_LINE, _MOST_CHARACTERS),
+        last_log_lines=last_lines(list(map(mask, log[-shown_lines:])), _LONGEST_LINE, _MOST_CHARACTERS),
         others=tuple(_row(replica) for replica in status.replicas if replica is not culprit),
         infrastructure=cause.infrastructure,
         way_out=cause.way_out,
@@ -161,21 +175,23 @@ def _without_culprit(job: str, status: JobStatus) -> Diagnosis:
     )
 
 
-def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str], log: Sequence[str]) -> str:
+def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str], log: Sequence[str], mask: Mask) -> str:
     who = f"{culprit.name} (rank {rank})" if rank is not None else culprit.name
     # The sentence that it stands in has its own full stop.
-    why = shorten(traceback[-1], _LONGEST_WHY) if traceback else (_said(culprit, log) or "").removesuffix(".")
+    why = (
+        shorten(mask(traceback[-1]), _LONGEST_WHY) if traceback else (_said(culprit, log, mask) or "").removesuffix(".")
+    )
     return f"{who} failed first: it {_how(culprit)}, {culprit.reason}{f': {why}' if why else ''}."
 
 
-def _said(culprit: ReplicaStatus, log: Sequence[str]) -> str | None:
+def _said(culprit: ReplicaStatus, log: Sequence[str], mask: Mask) -> str | None:
     if not is_result(culprit):
-        return last_words(culprit.message)
+        return last_words(mask(culprit.message or ""))
     text, message = "\n".join(log).rstrip(), (culprit.message or "").strip()
     if text.endswith(message):
         # No result, but what the training logged last.
-        return message
-    return last_words(text) if _may_have_raised(culprit) else None
+        return mask(message)
+    return last_words(mask(text)) if _may_have_raised(culprit) else None
 
 
 def _how(culprit: ReplicaStatus) -> str:

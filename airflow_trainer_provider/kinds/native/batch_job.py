@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, Facts, Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind, ManifestRules
 from airflow_trainer_provider.kinds.manifest_check import check_count
-from airflow_trainer_provider.kinds.merge_patch import bounded, merged, value_at
+from airflow_trainer_provider.kinds.merge_patch import bounded, merged
 from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
@@ -91,21 +92,27 @@ def check(main: Manifest) -> None:
 
 
 def as_new(main: Manifest) -> Manifest:
-    """The Job without the selector and the labels of its Pods that the API server has generated.
+    """The Job without the selector and the labels that the API server has generated for an earlier one.
 
     :param main: the user's own manifest.
     """
-    spec = main["spec"]
-    if spec.get("manualSelector"):
+    if main["spec"].get("manualSelector"):
         return main
-    patch: Manifest = {}
-    selected = value_at(spec, {"selector": {"matchLabels": None}})
-    if isinstance(selected, dict) and selected and selected.keys() <= _UIDS:
-        patch["selector"] = None
-    labels = value_at(spec, {"template": {"metadata": {"labels": None}}})
-    if isinstance(labels, dict):
-        patch["template"] = {"metadata": {"labels": dict.fromkeys(_GENERATED & labels.keys())}}
-    return {**main, "spec": merged(spec, patch)}
+    new = main
+    for path in (("metadata",), ("spec", "template", "metadata")):
+        new = _without(new, _GENERATED, *path, "labels")
+    new = _without(new, _UIDS, "spec", "selector", "matchLabels")
+    return merged(new, {"spec": {"selector": None}}) if new["spec"].get("selector") == {"matchLabels": {}} else new
+
+
+def _without(value: Any, names: frozenset[str], *path: str) -> Any:
+    """The value without some names of the mapping at a path, where there are any."""
+    if not isinstance(value, Mapping):
+        return value
+    if not path:
+        return {name: each for name, each in value.items() if name not in names}
+    first, *rest = path
+    return {**value, first: _without(value[first], names, *rest)} if first in value else value
 
 
 def _is_single(spec: Manifest) -> bool:

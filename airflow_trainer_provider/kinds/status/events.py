@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_trainer_provider.job.diagnosis.causes import NODE_WARNINGS
+from airflow_trainer_provider.job.diagnosis.causes import NODE_WARNINGS, REFUSED_POD
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects.labels import QUEUE
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
@@ -36,14 +36,24 @@ class Warned:
     at: datetime | None
 
 
-def last_warning(events: Sequence[Manifest], since: datetime | None = None) -> Warned | None:
+def last_warning(
+    events: Sequence[Manifest], since: datetime | None = None, created: Collection[str] = ()
+) -> Warned | None:
     """The last warning of a controller; what it cannot create, it often says nowhere else.
 
     :param events: of the job's objects, newest last.
-    :param since: only one that was given after this; None for any.
+    :param since: only one that was given then or later; None for any. Kubernetes gives both times in whole seconds.
+    :param created: names of pods that exist: a refusal of one of them holds no more.
     """
     found = [_warned(event) for event in events if _is_warning(event) and not _is_of_pod(event)]
-    return next((each for each in reversed(found) if since is None or (each.at and each.at > since)), None)
+    found = [each for each in found if since is None or (each.at and each.at >= since)]
+    return next((each for each in reversed(found) if _refused_pod(each) not in created), None)
+
+
+def _refused_pod(warned: Warned) -> str | None:
+    """The name of the pod that the API server has refused."""
+    refused = REFUSED_POD.search(warned.message or "")
+    return refused.group(1) if refused else None
 
 
 def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:

@@ -71,7 +71,7 @@ def job_status(
     """
     controller = kind.read(main, without_workloads(children))
     replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
-    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, events)
+    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, pods, events)
     lost = cut_short(main, controller, replicas)
     phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost, warned)
     blocking = _blocking(kind, main, pods, phase, replicas)

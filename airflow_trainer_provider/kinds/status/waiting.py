@@ -42,13 +42,19 @@ def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tupl
     return hindrance
 
 
-def warned_of(replicas: Sequence[ReplicaState], events: Sequence[Manifest]) -> Warned | None:
-    """Why a controller has not created the pods that replicas wait for, where it says so."""
+def warned_of(replicas: Sequence[ReplicaState], pods: Sequence[Manifest], events: Sequence[Manifest]) -> Warned | None:
+    """Why a controller has not created the pods that replicas wait for, where it says so.
+
+    :param replicas: of the job.
+    :param pods: all of the job's, those of its initializers too.
+    :param events: of its objects, newest last.
+    """
     without_pod = [replica for replica in waiting_of(replicas) if replica.pod is None]
     ends = [each.newest.status.finished_at or each.newest.created_at for each in without_pod if each.newest]
-    made = [each.pod.created_at for each in replicas if each.pod]
-    # What was said before a replica has lost its pod, or another one got its own, may hold no more; else it is renewed.
-    return last_warning(events, max([*ends, *made], default=None)) if without_pod else None
+    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in pods]
+    # What was said before a replica has lost its pod, or another pod was made, may hold no more; else it is renewed.
+    created = {each["metadata"]["name"] for each in pods}
+    return last_warning(events, max([*ends, *made], default=None), created) if without_pod else None
 
 
 def refused_at_of(

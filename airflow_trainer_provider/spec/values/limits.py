@@ -16,6 +16,8 @@ MOST_OBJECT_BYTES = (1536 - 32) * 1024
 MOST_FIELD_BYTES = 2 * MOST_OBJECT_BYTES
 #: The data of a ConfigMap or a Secret. The API server refuses more.
 MOST_DATA_BYTES = 1024 * 1024
+#: A runtime of a TrainJob. Since 2.3 Trainer keeps a copy of it in a ConfigMap.
+MOST_RUNTIME_BYTES = MOST_DATA_BYTES - 16 * 1024
 #: Objects of a job. Each takes a request.
 MOST_OBJECTS = 1_000
 #: All objects of a job as JSON. They are sent one by one, and the task's log shows all of them.

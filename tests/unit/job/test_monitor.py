@@ -175,6 +175,7 @@ def test_the_time_in_a_queue_does_not_count(phase):
 
 
 _FORBIDDEN = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
+_DENIED = "admission webhook denied the request: no"
 
 
 def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.STARTING, replica=None):
@@ -184,13 +185,34 @@ def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.START
 
 def test_what_the_cluster_refuses_again_and_again_ends_the_job():
     monitor = Monitor(None)
-    assert monitor.observe(_refused(_FORBIDDEN, 3), at(5)) is None
-    assert monitor.observe(_refused(_FORBIDDEN, 3), at(5000)) is None
-    assert monitor.observe(_refused(_FORBIDDEN, 52), at(5001)) is None
-    verdict = monitor.observe(_refused(_FORBIDDEN, 53), at(5002))
+    assert monitor.observe(_refused(_DENIED, 3), at(5)) is None
+    assert monitor.observe(_refused(_DENIED, 3), at(5000)) is None
+    assert monitor.next_wakeup(at(5000)) is None
+    assert monitor.observe(_refused(_DENIED, 52), at(5001)) is None
+    verdict = monitor.observe(_refused(_DENIED, 53), at(5002))
 
-    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreate", f"worker-1: {_FORBIDDEN}", None)
-    assert verdict.why == f"it cannot start: FailedCreate: worker-1: {_FORBIDDEN}"
+    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreate", f"worker-1: {_DENIED}", None)
+    assert verdict.why == f"it cannot start: FailedCreate: worker-1: {_DENIED}"
+
+
+def test_a_pod_that_was_refused_and_stays_missing_ends_the_job():
+    monitor = Monitor(None)
+    assert monitor.observe(_refused(_FORBIDDEN, 3), at(5)) is None
+    # The controller tries again, as long as its events are sent.
+    assert monitor.observe(_refused(_FORBIDDEN, 40), at(44)) is None
+    assert monitor.next_wakeup(at(44)) == 50
+    assert monitor.observe(_refused(_FORBIDDEN, 40), at(93)) is None
+
+    assert monitor.observe(_refused(_FORBIDDEN, 40), at(94)).message == f"worker-1: {_FORBIDDEN}"
+
+
+def test_a_pod_that_was_refused_and_is_made_a_while_later_is_waited_for():
+    monitor = Monitor(None)
+    monitor.observe(_refused(_FORBIDDEN, 3), at(5))
+    monitor.observe(_status("run", "ContainerCreating"), at(54))
+
+    assert monitor.observe(_status("run", "ContainerCreating"), at(5000)) is None
+    assert monitor.observe(_refused(_FORBIDDEN, 4990), at(5001)) is None
 
 
 def test_what_is_refused_only_once_more_a_while_after_it_was_granted_is_waited_for():

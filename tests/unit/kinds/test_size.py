@@ -61,7 +61,8 @@ def test_an_object_that_etcd_would_not_take(backend: str, kind: str, fields: dic
     assert problem.field == field
     assert kind in problem.value
     assert f"{field} has 1600" in problem.value
-    assert "at most 1540096 bytes for one object" in problem.allowed
+    limit = "1032192 bytes for a runtime" if kind == "TrainingRuntime" else "1540096 bytes for one object"
+    assert f"at most {limit}" in problem.allowed
     assert "volume" in problem.fix
     assert LONG[:100] not in str(problem)
 

@@ -22,6 +22,8 @@ _USER = "postgres"
 _DATABASE = "airflow"
 #: Whatever the locale of the machine is.
 _TEXT = ("--encoding=UTF8", "--no-locale")
+#: Raised with each change of how a template is made.
+_FORMAT = 2
 #: Nothing here has to outlive a loss of power.
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 #: Sessions of components that hold rows, or may once their statement is done.
@@ -69,7 +71,7 @@ class Postgresql:
             self._run("pg_ctl", *arguments, "start", env=env)
         except BaseException as error:
             # One that is slow to start would go on.
-            with contextlib.suppress(subprocess.CalledProcessError):
+            with contextlib.suppress(Exception):
                 self._run("pg_ctl", f"--pgdata={self._data}", "--mode=immediate", "--wait", "stop")
             if not isinstance(error, subprocess.CalledProcessError):
                 raise
@@ -95,7 +97,8 @@ class Postgresql:
         try:
             self._run("createdb", *self.address, _DATABASE)
         except BaseException:
-            self.stop()
+            with contextlib.suppress(Exception):
+                self.stop()
             raise
 
     @property
@@ -149,7 +152,7 @@ def _programs() -> Path:
 
 def _template() -> Path:
     """The files of a server that has ended, whose database has Airflow's tables."""
-    name = f"metadata-{version('apache-airflow-core')}-postgresql-{_programs().parent.name}"
+    name = f"metadata-{version('apache-airflow-core')}-postgresql-{_programs().parent.name}-{_FORMAT}"
     template = cache_folder() / name
     if not template.exists():
         template.parent.mkdir(parents=True, exist_ok=True)

@@ -152,12 +152,16 @@ VISION = {"team": "vision"}
             },
             {"template": {"metadata": {"creationTimestamp": None, "labels": VISION}}},
         ),
+        (
+            {"selector": {"matchLabels": {**UIDS, **VISION}}, "template": {}},
+            {"selector": {"matchLabels": VISION}, "template": {}},
+        ),
         # The user's own: the API server says what it thinks of it.
         *(
             (spec, spec)
             for spec in (
                 {"selector": {"matchLabels": VISION}, "template": {"metadata": {"labels": VISION}}},
-                {"selector": {"matchLabels": {}}, "template": {}},
+                {"selector": {"matchExpressions": []}, "template": {}},
                 {"manualSelector": True, "selector": {"matchLabels": UIDS}, "template": {"metadata": {"labels": UIDS}}},
                 {"template": {"metadata": {"labels": None}}},
                 {"template": "a typing error"},
@@ -166,9 +170,13 @@ VISION = {"team": "vision"}
     ],
 )
 def test_a_job_that_was_read_from_a_cluster_is_a_new_one(spec, kept):
-    order = _order({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
+    metadata = {"labels": {**UIDS, **VISION}, "ownerReferences": [{"uid": "u"}], "finalizers": ["x/y"]}
+    main = _main(_order({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}))
 
-    assert _main(order)["spec"] == kept
+    assert main["spec"] == kept
+    assert set(main["metadata"]) == {"name", "labels", "annotations"}
+    assert VISION.items() <= main["metadata"]["labels"].items()
+    assert spec.get("manualSelector") or not UIDS.keys() & main["metadata"]["labels"].keys()
 
 
 def test_every_kind_has_one_backend_and_a_service_is_none():

@@ -125,7 +125,11 @@ def test_what_may_be_asked_again(error, transient, harmless):
             api_error(WHAT, 413, b"<html>Request Entity Too Large", {}),
             "TooLarge",
             False,
-            ["larger than what a proxy before the API server passes on", "client_max_body_size"],
+            [
+                "larger than what a proxy before the API server passes on",
+                "client_max_body_size",
+                "<html>Request Entity",
+            ],
         ),
         (answered(500, "", "etcdserver: request is too large"), "TooLarge", False, LESS_DATA),
         (answered(500, "", SENT), "TooLarge", False, LESS_DATA),

@@ -37,3 +37,19 @@ def test_the_table_has_every_reason_once():
 def test_an_unlisted_reason_is_unknown():
     assert cause_of("Unheard") == cause_of(None)
     assert cause_of(None).retry_can_help == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("message", "way_out"),
+    [
+        ('pods "a" is forbidden: violates PodSecurity "restricted:latest": ...', "securityContext"),
+        ('pods "a" is forbidden: failed quota: q: must specify limits.cpu for: train', "replicas.launcher.resources"),
+        ('pods "a" is forbidden: no PriorityClass with name none was found', "correct what the message names"),
+    ],
+)
+@pytest.mark.parametrize("reason", ["FailedCreate", "FailedCreatePod"])
+def test_the_way_out_of_what_the_api_server_forbids(reason, message, way_out):
+    cause = cause_of(reason, message)
+
+    assert way_out in (cause.way_out or "")
+    assert (cause.retry_can_help, cause.kind, cause.hope) == ("no", "rejected", "someone")

@@ -31,7 +31,7 @@ def _text(seconds):
 
 def _replica_ref(pod, main):
     group, _, index = pod["metadata"]["name"].rpartition("-")
-    return ReplicaRef(group, int(index))
+    return ReplicaRef(group, int(index)) if group else None
 
 
 def _kind(controller, **fields):
@@ -673,6 +673,20 @@ def test_a_warning_that_is_not_about_the_missing_pod_is_not_its_reason(event):
     assert (found.reason, found.refused_at) == ("Error", None)
     later = [_event("FailedCreate", _FORBIDDEN, 31)]
     assert status(running("worker-0"), gone=[lost], events=later).refused_at == at(31)
+
+
+def test_a_warning_before_another_pod_of_the_job_was_made_says_nothing_of_those_that_come_after_it():
+    event = _event("FailedCreate", _FORBIDDEN, 40)
+
+    assert status(running("initializer", created=39), events=[event]).reason == "FailedCreate"
+    assert status(running("initializer", created=41), events=[event]).reason is None
+
+
+def test_a_refusal_of_the_second_in_which_another_pod_was_made_holds_until_its_own_pod_is_there():
+    events = [_event("FailedCreate", 'pods "worker-0" is forbidden: violates PodSecurity', 40)]
+
+    assert status(running("initializer", created=40), events=events).reason == "FailedCreate"
+    assert status(running("worker-0", created=40), events=events).reason is None
 
 
 @pytest.mark.parametrize(
