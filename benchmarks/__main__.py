@@ -14,7 +14,7 @@ from benchmarks import report
 from benchmarks.cluster import running_cluster
 
 #: The modules that measure, in the order in which they run; those of the second list need a cluster.
-ALONE = ("import_cost", "render", "overhead", "progress", "view")
+ALONE = ("import_cost", "render", "overhead", "lines", "progress", "view")
 ON_CLUSTER = ("submit", "logs", "airflow_run", "waiting", "soak")
 
 

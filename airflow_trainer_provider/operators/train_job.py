@@ -682,7 +682,9 @@ class TrainJobOperator(BaseOperator):
         return {}
 
     def _emit(self, line: str) -> None:
-        self.log.info("%s", line)
+        from airflow_trainer_provider.hooks.supervisor.task_log import write_line
+
+        write_line(line)
 
     def _job_text(self, identity: Identity) -> str:
         from airflow_trainer_provider.hooks.loop import run

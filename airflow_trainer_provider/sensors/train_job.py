@@ -305,8 +305,10 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
         return f"{ti.dag_id}-{ti.task_id}-{ti.map_index}-try-{ti.try_number}"
 
     def _emit(self, line: str) -> None:
+        from airflow_trainer_provider.hooks.supervisor.task_log import write_line
+
         # Each poke begins with the phase, which a sensor in mode poke has logged before.
         if line.startswith("[") or line != self._logged:
-            self.log.info("%s", line)
+            write_line(line)
         if not line.startswith("["):
             self._logged = line

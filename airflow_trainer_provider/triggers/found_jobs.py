@@ -81,4 +81,6 @@ class FoundJobsTrigger(BaseTrigger):
         yield event_of(event)
 
     def _emit(self, line: str) -> None:
-        self.log.info("%s", line)
+        from airflow_trainer_provider.hooks.supervisor.task_log import write_line
+
+        write_line(line)

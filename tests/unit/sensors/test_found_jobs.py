@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 from airflow.sdk import DAG
+from structlog.testing import capture_logs
 
 from airflow_trainer_provider import TrainJobSensor
 from airflow_trainer_provider.cluster.backend import ClusterBackend
@@ -484,15 +485,14 @@ def test_a_sensor_that_is_rescheduled_has_no_log_cursor(context, mode, reader):
     assert readers == [reader]
 
 
-def test_each_poke_logs_all_lines_and_the_phase_only_when_it_has_changed(monkeypatch):
-    messages = []
-    monkeypatch.setattr(TrainJobSensor, "log", SimpleNamespace(info=lambda form, line: messages.append(line)))
+def test_each_poke_logs_all_lines_and_the_phase_only_when_it_has_changed():
     task = sensor(name="a")
-    for phase in ("starting", "running", "running"):
-        task._emit(f"Training job a: {phase}.")
-        task._emit("[worker-0] epoch 1")
+    with capture_logs() as entries:
+        for phase in ("starting", "running", "running"):
+            task._emit(f"Training job a: {phase}.")
+            task._emit("[worker-0] epoch 1")
 
-    assert [line.rpartition(" ")[2] for line in messages] == ["starting.", "1", "running.", "1", "1"]
+    assert [entry["event"].rpartition(" ")[2] for entry in entries] == ["starting.", "1", "running.", "1", "1"]
 
 
 def test_a_wait_that_was_too_long_says_what_for(context):
