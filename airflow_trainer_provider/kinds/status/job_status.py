@@ -83,7 +83,7 @@ def job_status(
         message=message,
         queued_at=parse_time(main["metadata"]["creationTimestamp"]),
         started_at=_started_at(controller, replicas),
-        restarts=controller.restarts,
+        restarts=controller.restarts + max((replica.remade for replica in replicas), default=0),
         replicas=tuple(replica.status for replica in replicas),
         waiting_since=waiting_since_of(main, phase, reason, replicas, children),
         refused_at=None if _goes_on(main, replicas) else refused_at_of(replicas, warned, reason, message),

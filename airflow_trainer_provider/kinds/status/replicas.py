@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY
+from airflow_trainer_provider.job.diagnosis.causes import DELETED, INIT, ON_THE_WAY
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.status.containers import training_container_of
 from airflow_trainer_provider.kinds.status.events import Warned
 from airflow_trainer_provider.kinds.status.pod_status import PodState, Stage, read_pod
+from airflow_trainer_provider.kinds.status.remade import attempt_of, earlier_attempts, in_order, remade_between
 
-#: Which start of the JobSet, and of its Job, a pod belongs to.
-_ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-restart-attempt")
 #: How soon a warning of a node about a new pod passes.
 _PASSES_WITHIN = timedelta(seconds=5)
 
@@ -37,6 +36,8 @@ class ReplicaState:
     :param tried_since: when the first of those pods was made of which none has come to run the training.
     :param refused_at: when the cluster refused last what its newest pod waits for, as its status says it.
     :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
+    :param remade: how often it was started that the newest JobSet does not count: those of earlier JobSets, and
+        because a Job, or a JobSet, was deleted and created again.
     """
 
     status: ReplicaStatus
@@ -49,6 +50,7 @@ class ReplicaState:
     disrupted_at: datetime | None = None
     tried_since: datetime | None = None
     refused_at: datetime | None = None
+    remade: int = 0
 
 
 def read_replicas(
@@ -88,25 +90,29 @@ def _replica(
     without_pod = _without_pod(*which)
     if not pods:
         return without_pod
-    states = []
-    for pod, is_gone in pods:
-        name = training_container_of(kind, main, pod)
-        states.append((_attempt(pod), not is_gone, read_pod(pod, without_pod.status, name, gone=is_gone)))
-    states.sort(key=lambda each: (each[0] or 0, each[2].created_at, each[1]))
-    attempt, there, newest = states[-1]
-    had = [state for _, _, state in states]
-    failed = _failures(had[:-1])
-    restarts = sum(state.status.restarts for state in had)
+    ordered = in_order(pods)
+    had = [pod for pod, _ in ordered]
+    states = [
+        read_pod(pod, without_pod.status, training_container_of(kind, main, pod), gone=is_gone)
+        for pod, is_gone in ordered
+    ]
+    newest, there, attempt = states[-1], not ordered[-1][1], attempt_of(had[-1])
+    ends, earlier = _earlier_ends(had, states), earlier_attempts(had)
+    failed = sum(state.status.failed for state in states[:-1])
+    remade = len(ends) - failed
+    again = max(earlier + (attempt or 0), failed) + remade
+    restarts = sum(state.status.restarts for state in states) + again
     return ReplicaState(
-        status=newest.status.model_copy(update={"restarts": restarts + max(attempt or 0, len(failed))}),
+        status=newest.status.model_copy(update={"restarts": restarts}),
         stage=newest.stage if there or _is_complete(newest) else "waiting",
         newest=newest,
         pod=newest if there else None,
-        started_at=_first_start(had),
-        last_end=newest.last_end or next(reversed(failed), None),
+        started_at=_first_start(states),
+        last_end=newest.last_end or next(reversed(ends), None),
         attempt=attempt,
         disrupted_at=newest.disrupted_at,
-        tried_since=_tried_since(had),
+        tried_since=_tried_since(states),
+        remade=earlier + remade,
     )
 
 
@@ -144,9 +150,17 @@ def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
     return dataclasses.replace(replica, status=status.model_copy(update=update), refused_at=warned.at)
 
 
-def _failures(states: Sequence[PodState]) -> list[ReplicaStatus]:
-    # Pods that were deleted without a failure, as a suspension does, are no restarts.
-    return [state.status for state in states if state.status.failed]
+def _earlier_ends(pods: Sequence[Manifest], states: Sequence[PodState]) -> list[ReplicaStatus]:
+    """How the replica ended before its newest pod, where it was started again for that."""
+    ends = []
+    for pod, state, later in zip(pods, states, pods[1:], strict=False):
+        remade = remade_between(pod, later)
+        # Pods that were deleted without a failure, as a suspension does, are no restarts.
+        if state.status.failed:
+            ends.append(state.status)
+        elif remade and state.status.started_at:
+            ends.append(state.status.model_copy(update={"reason": DELETED, "message": remade}))
+    return ends
 
 
 @functools.lru_cache(maxsize=4096)
@@ -158,9 +172,3 @@ def _without_pod(group: str, index: int, rank: int | None) -> ReplicaState:
 def _first_start(states: Sequence[PodState]) -> datetime | None:
     runs = [run for state in states for run in (state.status, state.last_end) if run]
     return min((run.started_at for run in runs if run.started_at), default=None)
-
-
-def _attempt(pod: Manifest) -> int | None:
-    labels = pod["metadata"].get("labels") or {}
-    attempts = [int(labels[label]) for label in _ATTEMPTS if label in labels]
-    return sum(attempts) if attempts else None

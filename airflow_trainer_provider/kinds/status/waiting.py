@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from airflow_trainer_provider.job.diagnosis.causes import INIT, ON_THE_WAY, SIDECAR, cause_of
+from airflow_trainer_provider.job.diagnosis.causes import DELETED, INIT, ON_THE_WAY, SIDECAR, cause_of
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.events import Warned, last_warning, let_go_at, queued_by_kueue
@@ -87,7 +87,7 @@ def why_again(again: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
     """What the replica that was started again ended with."""
     replica = again[0]
     end = replica.last_end or replica.status
-    if end.message and (end.reason or "").startswith((INIT, SIDECAR)):
+    if end.message and (end.reason or "").startswith((INIT, SIDECAR, DELETED)):
         return end.reason, f"{end.name}: {end.message}"
     known = end.signal or end.exit_code is not None
     return end.reason, f"{end.name} {how_it_ended(end)}" if known else end.name

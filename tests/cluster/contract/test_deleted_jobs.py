@@ -1,4 +1,4 @@
-"""Jobs of a training that are deleted by hand, or by a time to live that a policy of the cluster gives them."""
+"""Parts of a training that are deleted by hand, or by a time to live that a policy of the cluster gives them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _TWO_JOBS = {"framework": "tensorflow", "num_nodes": None, "replicas": {"chief":
 _HOLDS = 'note("began"); time.sleep(3600)'
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _native(contract):
     if contract.backend.name != "native":
         pytest.skip("the operators create again what is deleted of a job")
 
 
+@pytest.mark.usefixtures("_native")
 @pytest.mark.parametrize("fields", [{"nodes": 1}, _TWO_JOBS], ids=["one", "of two"])
 async def test_a_job_that_is_deleted_by_hand_ends_the_training(contract, cluster, namespace, fields):
     async def delete(handle):
@@ -30,6 +31,7 @@ async def test_a_job_that_is_deleted_by_hand_ends_the_training(contract, cluster
     assert (diagnosis.reason, diagnosis.infrastructure, diagnosis.retry_can_help) == ("Deleted", True, "yes")
 
 
+@pytest.mark.usefixtures("_native")
 async def test_a_complete_job_may_go_while_another_one_trains(contract, cluster, namespace):
     script = 'note("began"); me.startswith("chief") or wait_for("go")'
     handle = await contract.submit(contract.case.job(script, **_TWO_JOBS))
@@ -44,3 +46,25 @@ async def test_a_complete_job_may_go_while_another_one_trains(contract, cluster,
     contract.release("go")
 
     assert (await following).phase is JobPhase.SUCCEEDED
+
+
+@pytest.mark.parametrize("kind", ["jobset", "job"])
+async def test_what_its_controller_creates_again_is_a_restart(contract, cluster, namespace, kind):
+    if contract.backend.name != "trainer":
+        pytest.skip("only Trainer creates them again")
+    handle = await contract.submit(contract.case.job('note("began"); wait_for("go")'))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+    where = f"--namespace={namespace}"
+    name = cluster.kubectl(
+        "get", kind, where, f"--selector=jobset.sigs.k8s.io/jobset-name={handle.name}", "--output=name"
+    )
+
+    cluster.kubectl("delete", name.strip() or f"{kind}/{handle.name}", where, "--wait=false")
+    again = "was deleted, and its controller has created it again)."
+    await contract.until(lambda: any(line.endswith(again) for line in contract.lines))
+    contract.release("go")
+    status = await following
+
+    assert (status.phase, status.restarts) == (JobPhase.SUCCEEDED, 1)
+    assert {replica.restarts for replica in status.replicas} == {1}

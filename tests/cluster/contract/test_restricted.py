@@ -4,8 +4,11 @@ defaults, and a policy that adds a sidecar to each pod.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +16,13 @@ import pytest
 from airflow_trainer_provider.errors import UnsupportedField
 from airflow_trainer_provider.frameworks import get_framework, plan_job
 from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
+from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.registry import BACKENDS
 from airflow_trainer_provider.spec import parse_spec
 from tests.cluster.node import wait_for
 from tests.cluster.paths import HERE
+from tests.contract.conftest import Contract
 
 _TINY = "trainer.test/tiny:test"
 #: What Pod Security asks of each container, as docs/how-to/kubernetes.md gives it.
@@ -28,7 +33,7 @@ _OBJECTS = [
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "asks"},
-        "spec": {"hard": {"limits.cpu": "40", "limits.memory": "40Gi", "requests.cpu": "4", "requests.memory": "20Gi"}},
+        "spec": {"hard": {"limits.cpu": "80", "limits.memory": "80Gi", "requests.cpu": "4", "requests.memory": "20Gi"}},
     },
     {
         "apiVersion": "v1",
@@ -54,7 +59,7 @@ def strict(cluster, namespace):
     # While one of its containers has ended, headless Services do not give the pod's name: it outlasts the rendezvous.
     add = (
         '[JSONPatch{op: "add", path: "/spec/containers/0", value: Object.spec.containers{name: "mesh-proxy", '
-        f'image: "{_TINY}", imagePullPolicy: "Never", command: ["sleep", "90"], '
+        f'image: "{_TINY}", imagePullPolicy: "Never", command: ["sleep", "150"], '
         "securityContext: Object.spec.containers.securityContext{allowPrivilegeEscalation: false, runAsNonRoot: true, "
         'runAsUser: 1337, capabilities: Object.spec.containers.securityContext.capabilities{drop: ["ALL"]}, '
         'seccompProfile: Object.spec.containers.securityContext.seccompProfile{type: "RuntimeDefault"}}}}]'
@@ -78,7 +83,7 @@ def strict(cluster, namespace):
     )
     where = f"--namespace={namespace}"
     cluster.kubectl.apply(_OBJECTS, where)
-    counted = "--for=jsonpath={.status.hard.limits\\.cpu}=40"
+    counted = "--for=jsonpath={.status.hard.limits\\.cpu}=80"
     cluster.kubectl("wait", counted, "quota/asks", where, "--timeout=170s")
     cluster.kubectl("create", "configmap", "scripts", where, f"--from-file={HERE / 'smoke' / 'scripts'}")
     run = f"run probe --image={_TINY} {where} --dry-run=server --output=json".split()
@@ -88,7 +93,7 @@ def strict(cluster, namespace):
     cluster.kubectl("delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", name)
 
 
-def _job(framework: str) -> Any:
+def _job(framework: str) -> JobPlan:
     train = {
         "name": "train",
         "securityContext": _CONTAINER,
@@ -104,7 +109,10 @@ def _job(framework: str) -> Any:
                 "command": ["python3", f"/scripts/{framework if framework != 'pytorch' else 'torch'}_training.py"],
                 # Paddle's launcher writes to where it starts, which is not this user's.
                 "env": {"EXPECTED_WORLD_SIZE": "2", "PADDLE_LOG_DIR": "/tmp/log"},
-                "resources_per_node": {"cpu": {"requests": "50m", "limits": "2"}, "memory": "2Gi"},
+                "resources_per_node": {
+                    "cpu": {"requests": "50m", "limits": "2"},
+                    "memory": {"requests": "256Mi", "limits": "2Gi"},
+                },
                 "pod_template": {"spec": {"securityContext": _POD, "volumes": volumes, "containers": [train]}},
                 "run_policy": {"grace_period_seconds": 1},
             }
@@ -114,33 +122,40 @@ def _job(framework: str) -> Any:
 
 #: Init containers that the operator adds without a security context: backend and framework -> its name.
 _OPERATORS = {("training-operator", "pytorch"): "init-pytorch", ("training-operator", "mpi"): "kubectl-delivery"}
-_FRAMEWORKS = sorted({name for kinds in BACKENDS.values() for kind in kinds for name in kind.frameworks})
+
+
+def _frameworks(backend: str) -> list[str]:
+    return sorted({name for kind in BACKENDS[backend] for name in kind.frameworks})
 
 
 @pytest.mark.usefixtures("strict")
-@pytest.mark.parametrize("framework", _FRAMEWORKS)
-async def test_a_strict_namespace(contract, framework):
-    """It trains, or is refused with the reason and the way out."""
+async def test_each_framework_trains_or_is_refused_with_the_way_out(contract):
     backend = contract.backend
-    if framework not in {name for kind in BACKENDS[backend.name] for name in kind.frameworks}:
-        pytest.skip(f"{backend.name} does not carry {framework}")
+    jobs = {name: _job(name) for name in _frameworks(backend.name)}
     if backend.name == "mpi-operator":
         with pytest.raises(UnsupportedField, match="ssh_mount_path"):
-            backend.check(_job(framework))
+            backend.check(jobs["mpi"])
         return
-    job = _job(framework)
+    # Most of the time each waits for its sidecar.
+    ends = await asyncio.gather(*(_ended(contract, name, job) for name, job in jobs.items()))
+
+    assert ends == [_expected(backend.name, name) for name in jobs], contract.lines
+
+
+async def _ended(contract: Contract, framework: str, job: JobPlan) -> tuple[str, Any]:
+    backend = contract.backend
     backend.check(job)
-
-    handle = await contract.submit(job)
+    handle = await replace(contract, task=framework).submit(job)
     status = await contract.end(handle)
-
-    init_container = _OPERATORS.get((backend.name, framework))
-    if init_container is None:
-        assert status.phase is JobPhase.SUCCEEDED, contract.lines
-        assert json.loads(await backend.result(handle))["world"] == 2
-        return
+    if status.phase is JobPhase.SUCCEEDED:
+        return framework, json.loads(await backend.result(handle))["world"]
     diagnosis = diagnose(handle.name, get_framework(framework), status, [])
-    assert f'container "{init_container}" must set' in diagnosis.message
-    assert "use another backend" in (diagnosis.way_out or "")
+    assert "use another backend" in (diagnosis.way_out or ""), (framework, diagnosis)
     assert diagnosis.retry_can_help == "no"
     assert contract.case.processes(handle) == 0
+    found = re.search('container "([^"]+)" must set', diagnosis.message)
+    return framework, found and found.group(1)
+
+
+def _expected(backend: str, framework: str) -> tuple[str, Any]:
+    return framework, _OPERATORS.get((backend, framework), 2)

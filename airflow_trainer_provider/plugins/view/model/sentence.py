@@ -292,7 +292,11 @@ def _consequence(state: JobState) -> str:
     return " ".join([*parts, *([resume] if resume else [])]) or "The task's log says more."
 
 
-_MARKED = {"success": "marked as success", "skipped": "marked as skipped", "restarting": "cleared"}
+_MARKED = {
+    "success": "marked as success",
+    "skipped": "skipped, by hand or as the time of its run was over (dagrun_timeout),",
+    "restarting": "cleared",
+}
 
 
 def _cancelled(state: JobState) -> Sentence:

@@ -174,6 +174,60 @@ def test_a_replica_whose_pod_failed_and_went_starts_again():
     assert (found.phase, found.reason) == (JobPhase.RESTARTING, "Error")
 
 
+def _made_by(manifest, job, job_set=None):
+    made_by = {"batch.kubernetes.io/controller-uid": job, "batch.kubernetes.io/job-name": "job-node-0"}
+    if job_set:
+        made_by |= {"jobset.sigs.k8s.io/jobset-uid": job_set, "jobset.sigs.k8s.io/jobset-name": "job"}
+    manifest["metadata"]["labels"] = {**manifest["metadata"].get("labels", {}), **made_by}
+    return manifest
+
+
+@pytest.mark.parametrize(("owners", "what"), [(("a", "s"), "Job job-node-0"), (("a", "t"), "JobSet job")])
+def test_what_was_deleted_with_its_job_and_trains_again_is_a_restart(owners, what):
+    gone = [_made_by(running("worker-0", asked=20, attempt=0), *owners)]
+    again = [_made_by(pod("missing-image", "worker-0", created=22, attempt=0), "b", "s")]
+
+    found = status(*again, running("worker-1"), gone=gone)
+
+    assert (found.phase, found.restarts, found.replicas[0].restarts) == (JobPhase.RESTARTING, 1, 1)
+    assert found.reason == "ErrImagePull"
+    again = [_made_by(pod("missing-image", "worker-0", created=22, attempt=0), "b", "s")]
+    again[0]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    found = status(*again, running("worker-1"), gone=gone)
+    assert (found.reason, found.message) == (
+        "Deleted",
+        f"worker-0: {what} was deleted, and its controller has created it again",
+    )
+
+
+def test_a_job_set_that_is_created_again_counts_from_zero():
+    stopped = _made_by(running("worker-0", asked=30, attempt=0), "a", "s")
+    polite = _made_by(pod("succeeded", "worker-0", created=31, ran=(35, 60), asked=50, attempt=1), "b", "s")
+    again = _made_by(running("worker-0", 70, created=65, attempt=0), "c", "t")
+
+    found = status(again, gone=[stopped, polite], groups={"worker": 1})
+
+    assert (found.phase, found.restarts, found.replicas[0].restarts) == (JobPhase.RUNNING, 2, 2)
+    found = status(again, gone=[stopped, polite], groups={"worker": 1}, controller=ControllerStatus(JobPhase.SUCCEEDED))
+    assert found.phase is JobPhase.SUCCEEDED
+
+
+def test_pods_of_a_job_that_was_suspended_or_started_again_by_its_job_set_are_counted_once():
+    suspended = [_made_by(running("worker-0", asked=20, attempt=0), "a", "s")]
+    again = _made_by(running("worker-0", 30, created=25, attempt=0), "a", "s")
+    assert status(again, running("worker-1"), gone=suspended).restarts == 0
+
+    restarted = _made_by(running("worker-0", 40, created=35, attempt=1), "b", "s")
+    found = status(restarted, gone=[again], groups={"worker": 1}, controller=ControllerStatus(restarts=1))
+    assert (found.restarts, found.replicas[0].restarts) == (1, 1)
+
+
+def test_a_pod_that_was_deleted_before_it_ran_is_no_restart():
+    gone = [_made_by(pod("unschedulable", "worker-0", asked=20, attempt=0), "a", "s")]
+
+    assert status(_made_by(running("worker-0", 30, created=25, attempt=0), "b", "s"), gone=gone).restarts == 0
+
+
 def test_a_replica_that_succeeded_and_whose_pod_went_has_ended():
     found = status(running("worker-0"), gone=[pod("succeeded", "worker-1", ran=(5, 6))])
 
