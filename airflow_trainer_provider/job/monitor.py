@@ -11,10 +11,10 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     INIT,
     NODE_WARNINGS,
     ON_THE_WAY,
-    REFUSED_POD,
     SIDECAR,
     Hope,
     cause_of,
+    falls_silent,
 )
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
@@ -81,19 +81,19 @@ class _Refusal:
     :param first: when it was seen to be refused first, by the clock of who refuses it.
     :param last: when it was refused last, by that clock.
     :param seen_at: when that was seen.
-    :param of_pod: whether it is a pod.
+    :param silent: whether no more may be reported of it though it is refused.
     """
 
     who: str
     first: datetime
     last: datetime
     seen_at: datetime
-    of_pod: bool
+    silent: bool
 
     @property
     def stands_at(self) -> datetime | None:
         """When it stands though nothing more was said of it; None where it never does."""
-        return self.seen_at + _REFUSED_STANDS if self.of_pod else None
+        return self.seen_at + _REFUSED_STANDS if self.silent else None
 
 
 @dataclass(frozen=True)
@@ -174,11 +174,11 @@ class Monitor:
             return None
         refused = _what_is_refused(status)
         who, known = refused.replica or refused.reason, self._refusal
+        silent = falls_silent(status.reason, status.message)
         if known is None or known.who != who:
-            of_pod = REFUSED_POD.search(refused.message) is not None
-            known = _Refusal(who, status.refused_at, status.refused_at, now, of_pod)
+            known = _Refusal(who, status.refused_at, status.refused_at, now, silent)
         elif known.last != status.refused_at:
-            known = replace(known, last=status.refused_at, seen_at=now)
+            known = replace(known, last=status.refused_at, seen_at=now, silent=silent)
         self._refusal = known
         is_again = known.last - known.first >= _REFUSED_STANDS
         stands = known.stands_at is not None and now >= known.stands_at

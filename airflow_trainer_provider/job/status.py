@@ -130,7 +130,7 @@ class JobStatus(_Record):
     :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds
         the job. It is for whoever waits, by the clock of that machine, and not part of the record.
     :param refused_at: when the cluster refused last what the replicas wait for, as ``reason`` and ``message`` say it;
-        None where nothing is known to be refused. Likewise.
+        None where nothing is known to be refused. By the clock of who refused it; not part of the record either.
     :param deadline_at: when the job's time is up, where its controller does not end it in any case; likewise.
     :param blocked_by: the replica whose failure keeps the job from starting, and that the controller neither counts nor
         cures; likewise.

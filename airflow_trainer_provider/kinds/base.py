@@ -119,6 +119,7 @@ class ControllerStatus:
     :param reason: one CamelCase word.
     :param message: more on the reason, for people.
     :param restarts: how often the whole job was started again.
+    :param job_set: the uid of the JobSet that counts them, where one does and is there.
     """
 
     phase: JobPhase | None = None
@@ -127,6 +128,7 @@ class ControllerStatus:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     restarts: int = 0
+    job_set: str | None = None
 
 
 @dataclass(frozen=True)

@@ -37,5 +37,5 @@ class ServerClock:
         """
         if not self.ahead:
             return status
-        times = {name: getattr(status, name) for name in ("waiting_since", "refused_at", "deadline_at")}
+        times = {name: getattr(status, name) for name in ("waiting_since", "deadline_at")}
         return status.model_copy(update={name: at - self.ahead for name, at in times.items() if at})

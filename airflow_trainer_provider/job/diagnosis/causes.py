@@ -21,8 +21,8 @@ SIDECAR = "Sidecar:"
 DEADLINE = "DeadlineExceeded"
 #: Reasons of the kubelet for a container that it cannot start yet, which only an event has.
 NODE_WARNINGS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
-#: How the API server begins to refuse a pod, and the pod's name.
-REFUSED_POD = re.compile(r'\bpods? "([^"]+)" is (?:forbidden|invalid)')
+#: How the API server begins to refuse a pod by itself, and the pod's name. A webhook's refusal has no name.
+REFUSED_POD = re.compile(r'\b[Pp]ods? "([^"]+)" is (?:forbidden|invalid)')
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 #: The reason of a local job's attempt whose files cannot be written.
@@ -141,16 +141,19 @@ _SHARED_MEMORY = Cause(
 _MEMORY = Cause("no", way_out="Raise resources_per_node.memory, or let the training hold less.", kind="memory")
 
 
+#: Reasons of a controller that could not create a pod.
+_POD_NOT_CREATED = frozenset({"FailedCreate", "FailedCreatePod"})
+#: The reason of Trainer's controller that could not create a JobSet, or what it needs.
+_NO_JOB_SET = "TrainJobResourcesCreationFailed"
 #: Reasons of what a controller could not create.
 _NOT_CREATED = frozenset(
     {
-        "FailedCreate",
-        "FailedCreatePod",
+        *_POD_NOT_CREATED,
         "FailedCreateService",
         "HeadlessServiceCreationFailed",
         "JobCreationFailed",
         "PVCCreationFailed",
-        "TrainJobResourcesCreationFailed",
+        _NO_JOB_SET,
     }
 )
 #: The MPI Operator has one reason for all failures; with this in the message, it could not create a pod.
@@ -309,12 +312,28 @@ def cause_of(reason: str | None, message: str | None = None) -> Cause:
     :param reason: of a replica or a job.
     :param message: what was said with it.
     """
-    word = (reason or "").removeprefix(INIT)
+    word = _common((reason or "").removeprefix(INIT), message)
     if word.startswith(SIDECAR):
         return _SIDECAR
-    if word == _MPI_NOT_CREATED[0] and _MPI_NOT_CREATED[1] in (message or ""):
-        word = "FailedCreatePod"
     for reasons, pattern, cause in _BY_MESSAGE:
         if word in reasons and pattern.search(message or ""):
             return cause
     return _FULL if word.startswith(_OUT_OF) else _CAUSES.get(word, _UNKNOWN)
+
+
+def falls_silent(reason: str | None, message: str | None = None) -> bool:
+    """Whether a controller that goes on failing so may report it no more.
+
+    The client library sends the events of an object less and less often, and of a series it sends the next after half
+    an hour. That a pod, or a JobSet, was created after all is seen; of other objects it is not.
+
+    :param reason: of a job.
+    :param message: what was said with it.
+    """
+    return _common(reason or "", message) in {*_POD_NOT_CREATED, _NO_JOB_SET}
+
+
+def _common(reason: str, message: str | None) -> str:
+    """The reason by which other controllers say the same."""
+    is_pod = reason == _MPI_NOT_CREATED[0] and _MPI_NOT_CREATED[1] in (message or "")
+    return "FailedCreatePod" if is_pod else reason

@@ -34,11 +34,13 @@ class _Written(BaseModel):
     """A replica that was disrupted.
 
     :param at: since when its pod was to go.
-    :param attempt: of the JobSet, where it is a part of one.
+    :param job_set: the uid of the JobSet, where it is a part of one.
+    :param attempt: of that.
     :param end: how it ended.
     """
 
     at: AwareDatetime
+    job_set: str | None = None
     attempt: int | None = None
     end: _End
 
@@ -90,7 +92,7 @@ def to_write(
 
 def _entry(replica: ReplicaState) -> _Written:
     end = _End.model_validate(replica.status.model_dump())
-    return _Written(at=_disrupted_at(replica), attempt=replica.attempt, end=end)
+    return _Written(at=_disrupted_at(replica), job_set=replica.job_set, attempt=replica.attempt, end=end)
 
 
 def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> ReplicaState | None:
@@ -178,7 +180,9 @@ def _holds(written: _Written, kind: Kind, controller: ControllerStatus, replica:
     if not _is_end_of(written, replica):
         return False
     if written.attempt is not None:
-        return written.attempt == controller.restarts
+        # One that is created again counts from 0.
+        is_same = None in (written.job_set, controller.job_set) or written.job_set == controller.job_set
+        return is_same and written.attempt == controller.restarts
     if replica.newest is None and kind.replaces_pods:
         # Its next pod may have come and gone, unless the job ended with this one.
         return _ended_by(written.end.finished_at + _SEEN_WITHIN, controller)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,8 @@ _ENDS = frozenset(
     {"BackoffLimitExceeded", "DeadlineExceeded", "FailedJobs", "JobSetFailed", "PodFailurePolicy", "ReachedMaxRestarts"}
 )
 _ACTION = "failure policy action"
+#: What Kubernetes adds to ``generateName``.
+_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,23 @@ def last_warning(
 
     :param events: of the job's objects, newest last.
     :param since: only one that was given then or later; None for any. Kubernetes gives both times in whole seconds.
-    :param created: names of pods that exist: a refusal of one of them holds no more.
+    :param created: names of pods that are there, and whose place no other takes: no refusal of one of them holds.
     """
     found = [_warned(event) for event in events if _is_warning(event) and not _is_of_pod(event)]
     found = [each for each in found if since is None or (each.at and each.at >= since)]
-    return next((each for each in reversed(found) if _refused_pod(each) not in created), None)
+    stems = set(map(_stem, created))
+    return next((each for each in reversed(found) if _refused_pod(each) not in stems), None)
 
 
 def _refused_pod(warned: Warned) -> str | None:
-    """The name of the pod that the API server has refused."""
+    """The stem of the name of the pod that the API server has refused."""
     refused = REFUSED_POD.search(warned.message or "")
-    return refused.group(1) if refused else None
+    return _stem(refused.group(1)) if refused else None
+
+
+def _stem(name: str) -> str:
+    """The name of a pod without what Kubernetes generates of it, which is new for each try."""
+    return _GENERATED.sub("", name)
 
 
 def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:

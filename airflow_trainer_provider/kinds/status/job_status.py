@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -69,9 +72,10 @@ def job_status(
     :param events: of the main object and its children, newest last.
     :param deleted: whether the main object is gone.
     """
-    controller = kind.read(main, without_workloads(children))
+    parts = without_workloads(children)
+    controller = kind.read(main, parts)
     replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
-    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, pods, events)
+    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, pods, parts, events)
     lost = cut_short(main, controller, replicas)
     phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost, warned)
     blocking = _blocking(kind, main, pods, phase, replicas)
@@ -83,7 +87,7 @@ def job_status(
         message=message,
         queued_at=parse_time(main["metadata"]["creationTimestamp"]),
         started_at=_started_at(controller, replicas),
-        restarts=controller.restarts + max((replica.remade for replica in replicas), default=0),
+        restarts=controller.restarts + _uncounted(replicas).total(),
         replicas=tuple(replica.status for replica in replicas),
         waiting_since=waiting_since_of(main, phase, reason, replicas, children),
         refused_at=None if _goes_on(main, replicas) else refused_at_of(replicas, warned, reason, message),
@@ -91,6 +95,11 @@ def job_status(
         blocked_by=blocking.status.name if blocking else None,
     )
     return _closed(status, main, controller, replicas, lost) if phase.ended else status
+
+
+def _uncounted(replicas: Sequence[ReplicaState]) -> Counter[str | None]:
+    """Restarts that no controller counts. Those of one object are the same for all of its replicas."""
+    return functools.reduce(operator.or_, (replica.remade for replica in replicas), Counter())
 
 
 def _goes_on(main: Manifest, replicas: Sequence[ReplicaState]) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -16,7 +17,13 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.status.containers import training_container_of
 from airflow_trainer_provider.kinds.status.events import Warned
 from airflow_trainer_provider.kinds.status.pod_status import PodState, Stage, read_pod
-from airflow_trainer_provider.kinds.status.remade import attempt_of, earlier_attempts, in_order, remade_between
+from airflow_trainer_provider.kinds.status.remade import (
+    attempt_of,
+    earlier_attempts,
+    in_order,
+    job_set_of,
+    remade_between,
+)
 
 #: How soon a warning of a node about a new pod passes.
 _PASSES_WITHIN = timedelta(seconds=5)
@@ -36,8 +43,9 @@ class ReplicaState:
     :param tried_since: when the first of those pods was made of which none has come to run the training.
     :param refused_at: when the cluster refused last what its newest pod waits for, as its status says it.
     :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
-    :param remade: how often it was started that the newest JobSet does not count: those of earlier JobSets, and
-        because a Job, or a JobSet, was deleted and created again.
+    :param job_set: the uid of that JobSet.
+    :param remade: starts that the newest JobSet does not count: uid of a JobSet, or a Job, that was deleted and created
+        again -> how often the replica was started again for that, and by that JobSet before.
     """
 
     status: ReplicaStatus
@@ -50,7 +58,8 @@ class ReplicaState:
     disrupted_at: datetime | None = None
     tried_since: datetime | None = None
     refused_at: datetime | None = None
-    remade: int = 0
+    job_set: str | None = None
+    remade: Counter[str | None] = field(default_factory=Counter)
 
 
 def read_replicas(
@@ -97,10 +106,9 @@ def _replica(
         for pod, is_gone in ordered
     ]
     newest, there, attempt = states[-1], not ordered[-1][1], attempt_of(had[-1])
-    ends, earlier = _earlier_ends(had, states), earlier_attempts(had)
-    failed = sum(state.status.failed for state in states[:-1])
-    remade = len(ends) - failed
-    again = max(earlier + (attempt or 0), failed) + remade
+    ends, remade = _earlier_ends(had, states)
+    failed, earlier = sum(state.status.failed for state in states[:-1]), earlier_attempts(had)
+    again = max(earlier.total() + (attempt or 0), failed) + remade.total()
     restarts = sum(state.status.restarts for state in states) + again
     return ReplicaState(
         status=newest.status.model_copy(update={"restarts": restarts}),
@@ -110,6 +118,7 @@ def _replica(
         started_at=_first_start(states),
         last_end=newest.last_end or next(reversed(ends), None),
         attempt=attempt,
+        job_set=job_set_of(had[-1]),
         disrupted_at=newest.disrupted_at,
         tried_since=_tried_since(states),
         remade=earlier + remade,
@@ -150,17 +159,23 @@ def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
     return dataclasses.replace(replica, status=status.model_copy(update=update), refused_at=warned.at)
 
 
-def _earlier_ends(pods: Sequence[Manifest], states: Sequence[PodState]) -> list[ReplicaStatus]:
-    """How the replica ended before its newest pod, where it was started again for that."""
-    ends = []
+def _earlier_ends(
+    pods: Sequence[Manifest], states: Sequence[PodState]
+) -> tuple[list[ReplicaStatus], Counter[str | None]]:
+    """How the replica ended before its newest pod, where it was started again for that.
+
+    :return: and for which deleted objects it was: uid -> how often.
+    """
+    ends, uids = [], Counter[str | None]()
     for pod, state, later in zip(pods, states, pods[1:], strict=False):
         remade = remade_between(pod, later)
         # Pods that were deleted without a failure, as a suspension does, are no restarts.
         if state.status.failed:
             ends.append(state.status)
         elif remade and state.status.started_at:
-            ends.append(state.status.model_copy(update={"reason": DELETED, "message": remade}))
-    return ends
+            ends.append(state.status.model_copy(update={"reason": DELETED, "message": remade.text}))
+            uids[remade.uid] += 1
+    return ends, uids
 
 
 @functools.lru_cache(maxsize=4096)

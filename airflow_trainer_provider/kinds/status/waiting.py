@@ -42,19 +42,31 @@ def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tupl
     return hindrance
 
 
-def warned_of(replicas: Sequence[ReplicaState], pods: Sequence[Manifest], events: Sequence[Manifest]) -> Warned | None:
+def warned_of(
+    replicas: Sequence[ReplicaState],
+    pods: Sequence[Manifest],
+    parts: Sequence[Manifest],
+    events: Sequence[Manifest],
+) -> Warned | None:
     """Why a controller has not created the pods that replicas wait for, where it says so.
 
     :param replicas: of the job.
     :param pods: all of the job's, those of its initializers too.
+    :param parts: the objects by which its controller creates them.
     :param events: of its objects, newest last.
     """
     without_pod = [replica for replica in waiting_of(replicas) if replica.pod is None]
     ends = [each.newest.status.finished_at or each.newest.created_at for each in without_pod if each.newest]
-    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in pods]
-    # What was said before a replica has lost its pod, or another pod was made, may hold no more; else it is renewed.
-    created = {each["metadata"]["name"] for each in pods}
+    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in (*pods, *parts)]
+    # What was said before a replica has lost its pod, or another object was made, may hold no more; else it is renewed.
+    created = {each["metadata"]["name"] for each in pods if _is_alive(each)}
     return last_warning(events, max([*ends, *made], default=None), created) if without_pod else None
+
+
+def _is_alive(pod: Manifest) -> bool:
+    """Whether no other pod takes its place."""
+    has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not has_ended and "deletionTimestamp" not in pod["metadata"]
 
 
 def refused_at_of(

@@ -277,7 +277,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
     :param main: the TrainJob, which has neither its start nor its restarts.
     :param children: its JobSet, where it is still there.
     """
-    restarts = max(((child.get("status") or {}).get("restarts") or 0 for child in children), default=0)
+    counted = _counted(children)
     status = main.get("status") or {}
     held = {each["type"]: each for each in status.get("conditions") or () if each["status"] == "True"}
     for name, phase in _ENDS.items():
@@ -285,13 +285,17 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
             condition = held[name]
             ended = parse_time(condition["lastTransitionTime"])
             reason = DEADLINE if _ended_at_deadline(condition, children) else condition.get("reason")
-            return ControllerStatus(phase, reason, condition.get("message"), finished_at=ended, restarts=restarts)
+            return ControllerStatus(phase, reason, condition.get("message"), finished_at=ended, **counted)
     if "Suspended" in held:
         condition = held["Suspended"]
-        return ControllerStatus(
-            JobPhase.SUSPENDED, condition.get("reason"), condition.get("message"), restarts=restarts
-        )
-    return ControllerStatus(restarts=restarts)
+        return ControllerStatus(JobPhase.SUSPENDED, condition.get("reason"), condition.get("message"), **counted)
+    return ControllerStatus(**counted)
+
+
+def _counted(children: Sequence[Manifest]) -> dict[str, Any]:
+    """How often the JobSet has started the job again, and which JobSet that is."""
+    restarts = [(child.get("status") or {}).get("restarts") or 0 for child in children]
+    return {"restarts": max(restarts, default=0), "job_set": children[0]["metadata"].get("uid") if children else None}
 
 
 def _ended_at_deadline(condition: Mapping[str, Any], children: Sequence[Manifest]) -> bool:

@@ -18,6 +18,13 @@ _LIMIT = {
     "metadata": {"name": "small"},
     "spec": {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]},
 }
+#: Containers that ask for more have a request above their limit.
+_DEFAULT = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "default"},
+    "spec": {"limits": [{"type": "Container", "default": {"cpu": "10m"}}]},
+}
 _QUOTA = {
     "apiVersion": "v1",
     "kind": "ResourceQuota",
@@ -70,6 +77,7 @@ def forbid_worker_1(cluster, namespace):
         pytest.param(
             [_LIMIT], {"resources_per_node": {"memory": "2Gi"}}, "maximum memory usage per Container is 1Gi", id="range"
         ),
+        pytest.param([_DEFAULT], {}, "must be less than or equal to cpu limit", id="invalid"),
         pytest.param([_QUOTA], {}, "must specify limits.cpu", id="limits"),
     ],
 )
@@ -83,6 +91,18 @@ async def test_pods_that_a_rule_refuses_end_the_job(contract, cluster, namespace
     diagnosis = await verdict(contract, contract.case.job("pass", nodes=1, **json.loads(json.dumps(fields))))
 
     assert said in diagnosis.message
+    assert (diagnosis.retry_can_help, diagnosis.kind) == ("no", "rejected")
+
+
+async def test_what_trainer_cannot_copy_ends_the_job(contract):
+    # As YAML, each line is indented, and the copy is larger than what the API server takes.
+    job = contract.case.job("pass", nodes=1, env={"LINES": "a\n" * 60_000})
+    if contract.backend.name != "trainer":
+        pytest.skip("a TrainJob's runtime is copied")
+
+    diagnosis = await verdict(contract, job)
+
+    assert "Too long" in diagnosis.message
     assert (diagnosis.retry_can_help, diagnosis.kind) == ("no", "rejected")
 
 

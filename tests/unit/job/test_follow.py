@@ -495,6 +495,53 @@ async def test_a_job_whose_watch_is_behind_is_not_judged_by_it():
     assert backend.cancelled == []
 
 
+_BEHIND = JobStatus(phase=JobPhase.STARTING, queued_at=NOW, waiting_since=NOW)
+_REFUSED_ONCE = _BEHIND.model_copy(
+    update={"reason": "FailedCreate", "message": 'pods "j-1" is forbidden: no', "refused_at": NOW}
+)
+_NO_IMAGE = _BEHIND.model_copy(
+    update={"replicas": (ReplicaStatus(group="worker", index=0, reason="ImagePullBackOff"),)},
+)
+_PULLS = _BEHIND.model_copy(
+    update={"replicas": (ReplicaStatus(group="worker", index=0, reason="ContainerCreating"),)},
+)
+
+
+@pytest.mark.parametrize("seen", [_REFUSED_ONCE, _NO_IMAGE], ids=["refused", "image"])
+@pytest.mark.parametrize(("now", "is_ended"), [(_PULLS, False), (None, True)], ids=["passed", "stands"])
+async def test_what_a_watch_that_is_behind_says_last_ends_no_job(monkeypatch, seen, now, is_ended):
+    backend = _Stuck(seen, SUCCEEDED)
+
+    async def status(handle):
+        if now:
+            backend.ending.set()
+        return now or seen
+
+    backend.status = status
+    seconds = iter(range(0, 100_000, 70))
+    monkeypatch.setattr(module, "_now", lambda: NOW + timedelta(seconds=next(seconds)))
+
+    assert await with_timeout(_follow(backend, [], reader=None), 60) == SUCCEEDED
+    assert len(backend.cancelled) == is_ended
+
+
+@pytest.mark.parametrize(("fresh", "is_ended"), [(600, True), (None, False)], ids=["a later pod", "held in a queue"])
+async def test_only_the_watch_knows_since_when_earlier_pods_have_tried(fresh, is_ended):
+    now = datetime.now(timezone.utc)
+    since = None if fresh is None else now + timedelta(seconds=fresh)
+    backend = _Stuck(_BEHIND, SUCCEEDED)
+
+    async def status(handle):
+        backend.ending.set()
+        return _BEHIND.model_copy(update={"waiting_since": since})
+
+    backend.status = status
+
+    await with_timeout(_follow(backend, [], reader=None, startup_timeout=0.05), 60)
+
+    assert len(backend.cancelled) == is_ended
+
+
 async def test_a_job_that_succeeds_while_it_is_ended_has_succeeded():
     late = datetime.now(timezone.utc) - timedelta(seconds=60)
     backend = _Stuck(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late), SUCCEEDED)

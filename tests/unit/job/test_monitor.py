@@ -175,7 +175,7 @@ def test_the_time_in_a_queue_does_not_count(phase):
 
 
 _FORBIDDEN = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
-_DENIED = "admission webhook denied the request: no"
+_DENIED = 'admission webhook "rules" denied the request: no'
 
 
 def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.STARTING, replica=None):
@@ -184,26 +184,47 @@ def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.START
 
 
 def test_what_the_cluster_refuses_again_and_again_ends_the_job():
+    once, later, last = (_refused(_DENIED, seconds, reason="FailedCreateService") for seconds in (3, 52, 53))
     monitor = Monitor(None)
-    assert monitor.observe(_refused(_DENIED, 3), at(5)) is None
-    assert monitor.observe(_refused(_DENIED, 3), at(5000)) is None
+    assert monitor.observe(once, at(5)) is None
+    assert monitor.observe(once, at(5000)) is None
     assert monitor.next_wakeup(at(5000)) is None
-    assert monitor.observe(_refused(_DENIED, 52), at(5001)) is None
-    verdict = monitor.observe(_refused(_DENIED, 53), at(5002))
+    assert monitor.observe(later, at(5001)) is None
+    verdict = monitor.observe(last, at(5002))
 
-    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreate", f"worker-1: {_DENIED}", None)
-    assert verdict.why == f"it cannot start: FailedCreate: worker-1: {_DENIED}"
+    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreateService", f"worker-1: {_DENIED}", None)
+    assert verdict.why == f"it cannot start: FailedCreateService: worker-1: {_DENIED}"
 
 
-def test_a_pod_that_was_refused_and_stays_missing_ends_the_job():
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("FailedCreate", f"Error creating: {_FORBIDDEN}"),
+        ("FailedCreatePod", 'Error creating: Pod "a" is invalid: spec.containers[0].resources.requests: Invalid value'),
+        ("FailedCreate", f"Error creating: {_DENIED}"),
+        ("MPIJobFailed", f"worker pod created failed: {_DENIED}"),
+        ("TrainJobResourcesCreationFailed", 'ConfigMap "a" is invalid: []: Too long'),
+    ],
+)
+def test_what_was_refused_and_stays_missing_ends_the_job(reason, message):
+    first, last = (_refused(message, seconds, reason=reason) for seconds in (3, 40))
     monitor = Monitor(None)
-    assert monitor.observe(_refused(_FORBIDDEN, 3), at(5)) is None
+    assert monitor.observe(first, at(5)) is None
     # The controller tries again, as long as its events are sent.
-    assert monitor.observe(_refused(_FORBIDDEN, 40), at(44)) is None
+    assert monitor.observe(last, at(44)) is None
     assert monitor.next_wakeup(at(44)) == 50
-    assert monitor.observe(_refused(_FORBIDDEN, 40), at(93)) is None
+    assert monitor.observe(last, at(93)) is None
 
-    assert monitor.observe(_refused(_FORBIDDEN, 40), at(94)).message == f"worker-1: {_FORBIDDEN}"
+    assert monitor.observe(last, at(94)).message == f"worker-1: {message}"
+
+
+def test_a_service_that_is_refused_after_a_pod_was_is_not_taken_for_one():
+    monitor = Monitor(None)
+    monitor.observe(_refused(f"pod created failed: {_DENIED}", 3, reason="MPIJobFailed"), at(5))
+    service = _refused(f"service created failed: {_DENIED}", 20, reason="FailedCreateService")
+    monitor.observe(service, at(21))
+
+    assert monitor.observe(service, at(5000)) is None
 
 
 def test_a_pod_that_was_refused_and_is_made_a_while_later_is_waited_for():

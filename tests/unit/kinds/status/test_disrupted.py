@@ -20,12 +20,13 @@ _AT = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
 _SUCCEEDED = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT)
 
 
-def replica(index=0, code=0, disrupted=True, end=_AT, attempt=None):
+def replica(index=0, code=0, disrupted=True, end=_AT, attempt=None, job_set=None):
     status = ReplicaStatus(
         group="worker", index=index, rank=index, exit_code=code, reason="Stopped", finished_at=end, node="node"
     )
     state = PodState("pod", status, "ended", True, _AT)
-    return ReplicaState(status, "ended", state, attempt=attempt, disrupted_at=_AT if disrupted else None)
+    disrupted_at = _AT if disrupted else None
+    return ReplicaState(status, "ended", state, attempt=attempt, job_set=job_set, disrupted_at=disrupted_at)
 
 
 def blank(index=0):
@@ -98,6 +99,16 @@ def test_what_was_written_before_a_restart_of_the_whole_job_says_nothing():
     assert read(written, [blank()], ended[1]) != [blank()]
     # Elsewhere the restarts of a job are those of other replicas.
     assert read(patched(main(), [replica()]), [blank()], ended[2]) != [blank()]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "holds"), [("a", "a", True), ("a", "b", False), ("a", None, True), (None, "a", True)]
+)
+def test_what_was_written_of_a_job_set_that_was_created_again_says_nothing(then, now, holds):
+    ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT, restarts=1, job_set=now)
+    written = patched(main(), [replica(attempt=1, job_set=then)])
+
+    assert (read(written, [blank()], ended) != [blank()]) == holds
 
 
 def test_it_is_written_again_where_it_happens_again():

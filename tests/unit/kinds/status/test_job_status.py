@@ -212,6 +212,17 @@ def test_a_job_set_that_is_created_again_counts_from_zero():
     assert found.phase is JobPhase.SUCCEEDED
 
 
+@pytest.mark.parametrize(("jobs", "restarts"), [(("a", "b"), 2), (("a", "a"), 1)], ids=["two jobs", "one job"])
+def test_each_job_that_was_deleted_is_one_restart(jobs, restarts):
+    names = ("worker-0", "worker-1")
+    gone = [_made_by(running(name, asked=20, attempt=0), job, "s") for name, job in zip(names, jobs, strict=True)]
+    again = [_made_by(running(name, 30, created=25, attempt=0), "c", "s") for name in names]
+
+    found = status(*again, gone=gone)
+
+    assert (found.restarts, [replica.restarts for replica in found.replicas]) == (restarts, [1, 1])
+
+
 def test_pods_of_a_job_that_was_suspended_or_started_again_by_its_job_set_are_counted_once():
     suspended = [_made_by(running("worker-0", asked=20, attempt=0), "a", "s")]
     again = _made_by(running("worker-0", 30, created=25, attempt=0), "a", "s")
@@ -337,6 +348,7 @@ def test_a_cancelled_job_whose_parts_are_out_of_their_queue_has_ended():
 
 
 def test_a_workload_is_no_part_of_the_job():
+    job = {"kind": "Job", "metadata": {"creationTimestamp": _text(0)}}
     seen = []
 
     def read(main, children):
@@ -349,10 +361,10 @@ def test_a_workload_is_no_part_of_the_job():
         [],
         groups={},
         ranked=False,
-        children=[{"kind": "Job"}, {"kind": "Workload"}],
+        children=[job, {"kind": "Workload"}],
     )
 
-    assert seen == [{"kind": "Job"}]
+    assert seen == [job]
 
 
 def test_the_time_in_a_queue_of_kueue_is_no_waiting():
@@ -743,6 +755,36 @@ def test_a_refusal_of_the_second_in_which_another_pod_was_made_holds_until_its_o
     assert status(running("worker-0", created=40), events=events).reason is None
 
 
+def test_what_a_job_set_was_refused_for_is_over_once_it_is_there():
+    message = 'TrainJob resources reconciliation failed: ConfigMap "j" is invalid: []: Too long'
+    events = [_event("TrainJobResourcesCreationFailed", message, 40)]
+    job_set = {"kind": "JobSet", "metadata": {"name": "job", "creationTimestamp": _text(41)}}
+
+    found = status(events=events)
+    assert (found.reason, found.message, found.refused_at) == ("TrainJobResourcesCreationFailed", message, at(40))
+    assert status(events=events, children=[job_set]).refused_at is None
+
+
+@pytest.mark.parametrize(
+    ("refused", "there", "reason"),
+    [
+        ("job-0-zzzzz", {}, None),
+        ("job-0-zzzzz", {"phase": "Failed"}, "FailedCreate"),
+        ("job-0-zzzzz", {"deletionTimestamp": "2026-11-21T07:00:30Z"}, "FailedCreate"),
+        ("job-1-zzzzz", {}, "FailedCreate"),
+        ("job-0-00000", {}, "FailedCreate"),
+    ],
+)
+def test_a_pod_is_refused_under_another_generated_name_than_it_is_created_under(refused, there, reason):
+    event = _event("FailedCreate", f'Error creating: pods "{refused}" is forbidden: no', 40)
+    made = pod("unschedulable", "initializer", created=40)
+    made["metadata"]["name"] = "job-0-22222"
+    made["status"]["phase"] = there.get("phase", "Pending")
+    made["metadata"] |= {name: text for name, text in there.items() if name != "phase"}
+
+    assert status(made, events=[event]).reason == reason
+
+
 @pytest.mark.parametrize(
     ("message", "reason"), [(_FORBIDDEN, "FailedCreate"), ("is forbidden: exceeded quota: q", "Unschedulable")]
 )
@@ -872,7 +914,8 @@ def test_the_deadline_that_the_kind_knows_is_in_the_status():
 
 def test_the_wait_of_a_job_that_was_suspended_counts_from_its_resume():
     resumed = [{"type": "Suspended", "status": "False", "lastTransitionTime": _text(500)}]
-    child = {"kind": "Job", "metadata": {"name": "job-worker"}, "status": {"conditions": resumed}}
+    metadata = {"name": "job-worker", "creationTimestamp": _text(0)}
+    child = {"kind": "Job", "metadata": metadata, "status": {"conditions": resumed}}
 
     assert status(children=[child]).waiting_since == at(500)
     assert status(children=[child | {"status": None}]).waiting_since == at(0)

@@ -342,10 +342,11 @@ def condition(kind: str, reason: str, status: str = "True") -> Manifest:
     ],
 )
 def test_a_condition_that_is_true_gives_the_phase(conditions, phase):
-    controller = TRAINJOB.read({"status": {"conditions": conditions}}, [{"status": {"restarts": 1}}])
+    job_set = {"metadata": {"uid": "s"}, "status": {"restarts": 1}}
+    controller = TRAINJOB.read({"status": {"conditions": conditions}}, [job_set])
 
     assert controller.phase is phase
-    assert controller.restarts == 1
+    assert (controller.restarts, controller.job_set) == (1, "s")
     assert (controller.finished_at is not None) is bool(phase and phase.ended)
 
 
@@ -360,7 +361,7 @@ def test_a_condition_that_is_true_gives_the_phase(conditions, phase):
 def test_a_job_whose_jobs_carry_the_deadline_says_so_when_that_ends_it(codes, action, reason):
     policy = {"active_deadline_seconds": 60, "backoff_limit": 1, **({"exit_codes": codes} if codes else {})}
     queued = rendered("jax", Facts(schema=schema("2.2")), run_policy=policy, scheduling={"queue_name": "q"})
-    job_set = {"spec": queued.before[0]["spec"]["template"]["spec"], "status": {}}
+    job_set = {"metadata": {}, "spec": queued.before[0]["spec"]["template"]["spec"], "status": {}}
 
     controller = TRAINJOB.read({"status": {"conditions": [condition("Failed", action)]}}, [job_set])
 
