@@ -107,7 +107,7 @@ def _replica(
     ]
     newest, there, attempt = states[-1], not ordered[-1][1], attempt_of(had[-1])
     ends, remade = _earlier_ends(had, states)
-    failed, earlier = sum(state.status.failed for state in states[:-1]), earlier_attempts(had)
+    earlier, failed = earlier_attempts(had), sum(state.status.failed for state in states[:-1])
     again = max(earlier.total() + (attempt or 0), failed) + remade.total()
     restarts = sum(state.status.restarts for state in states) + again
     return ReplicaState(
