@@ -294,9 +294,11 @@ def _consequence(state: JobState) -> str:
 
 _MARKED = {
     "success": "marked as success",
-    "skipped": "skipped, by hand or as the time of its run was over (dagrun_timeout),",
+    "skipped": "skipped",
     "restarting": "cleared",
 }
+#: What else may have set the state.
+_WHY_MARKED = {"skipped": "It was marked as skipped, or the time of its run was over (dagrun_timeout)."}
 
 
 def _cancelled(state: JobState) -> Sentence:
@@ -305,7 +307,7 @@ def _cancelled(state: JobState) -> Sentence:
         return Sentence(_colon("The job was cancelled", why))
     how = _MARKED.get(state.task_state or "")
     if how:
-        return Sentence(f"The task was {how} while its job ran: the job was ended.")
+        return Sentence(f"The task was {how} while its job ran: the job was ended.", _WHY_MARKED.get(how))
     return Sentence(
         "The task ended before its job had: the job was ended.",
         "The task was marked as failed, its time was over, or Airflow ended it; the task's log says which.",

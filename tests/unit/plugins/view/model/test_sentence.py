@@ -246,6 +246,12 @@ STATES = {
         "The task was marked as success while its job ran: the job was ended.",
         None,
     ),
+    "skipped by hand or by dagrun_timeout": (
+        records("skipped", with_job(status=status())),
+        "cancelled",
+        "The task was skipped while its job ran: the job was ended.",
+        "It was marked as skipped, or the time of its run was over (dagrun_timeout).",
+    ),
     "stale": (
         records("deferred", with_job(status=status(as_of=ago(12))), waiter_seen_at=NOW - timedelta(minutes=12)),
         "running",
