@@ -10,6 +10,8 @@ FIRST_DELETION = "firstDeletion"
 #: not found it any more in a list. Between the version and that list anything may have become of it.
 DELETION = "deletion"
 SEEN, MISSED = "seen", "missed"
+#: Finalizers by which the garbage collector deletes, or keeps, what an object owns. It goes soon.
+_OF_GARBAGE_COLLECTOR = ("foregroundDeletion", "orphan")
 _KEPT = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
 
 
@@ -41,6 +43,16 @@ def deletion_of(manifest: Manifest) -> str | None:
     """How it is known that an object is gone; None for one that is there."""
     how: str | None = manifest["metadata"].get(DELETION)
     return how
+
+
+def held_by(main: Manifest) -> list[str]:
+    """The finalizers of others that hold an object whose deletion was asked for.
+
+    :param main: the object.
+    """
+    metadata = main["metadata"]
+    finalizers = metadata.get("finalizers") or () if "deletionTimestamp" in metadata else ()
+    return [name for name in finalizers if name not in _OF_GARBAGE_COLLECTOR]
 
 
 def order_of_deletion(pod: Manifest) -> int:

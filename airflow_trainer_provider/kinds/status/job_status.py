@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, INIT
+from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, DELETED, INIT
 from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
-from airflow_trainer_provider.kinds.status.disrupted import cut_short, with_written
+from airflow_trainer_provider.kinds.status.deletion import held_by
+from airflow_trainer_provider.kinds.status.disrupted import cut_short, is_cut_short, with_written
 from airflow_trainer_provider.kinds.status.events import (
     Warned,
     is_deactivated,
@@ -77,7 +78,9 @@ def job_status(
     replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
     replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, pods, parts, events)
     lost = cut_short(main, controller, replicas)
-    phase, reason, message = _phase(main, controller, replicas, children, events, deleted, lost, warned)
+    phase, reason, message = _held_up(kind, main, controller, replicas) or _phase(
+        main, controller, replicas, children, events, deleted, lost, warned
+    )
     blocking = _blocking(kind, main, pods, phase, replicas)
     if blocking:
         reason, message = hindrance_of([blocking])
@@ -168,6 +171,29 @@ def _is_queued(main: Manifest, controller: ControllerStatus) -> bool:
     if controller.phase is JobPhase.SUSPENDED:
         return queued_by_kueue(main)
     return controller.phase is None and controller.reason == _QUEUED
+
+
+def _may_run(replica: ReplicaState) -> bool:
+    """Whether its newest pod is there, and has not ended."""
+    return replica.pod is not None and replica.stage != "ended"
+
+
+def _held_up(
+    kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
+) -> tuple[JobPhase, str | None, str | None] | None:
+    """How a job has ended whose deletion a finalizer holds up; its controller leaves it alone.
+
+    :return: None where its pods may run, and for any other job.
+    """
+    finalizers = held_by(main)
+    is_known = (controller.phase and controller.phase.ended) or _why_cancelled(main) is not None
+    if not finalizers or is_known or any(map(_may_run, replicas)):
+        return None
+    complete = [each.stage == "ended" and not each.status.failed and not is_cut_short(each) for each in replicas]
+    if complete and all(complete):
+        return JobPhase.SUCCEEDED, None, None
+    what = f"{kind.resource.kind} {main['metadata']['name']}"
+    return JobPhase.FAILED, DELETED, f"{what} is being deleted, and is held by its finalizers: {', '.join(finalizers)}"
 
 
 def _phase_in_queue(

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.jobs import running, verdict
+from tests.cluster.jobs import resource_name
 
 _TWO_JOBS = {"framework": "tensorflow", "num_nodes": None, "replicas": {"chief": {}, "worker": {"replicas": 1}}}
 _HOLDS = 'note("began"); time.sleep(3600)'
@@ -46,6 +47,23 @@ async def test_a_complete_job_may_go_while_another_one_trains(contract, cluster,
     contract.release("go")
 
     assert (await following).phase is JobPhase.SUCCEEDED
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, JobPhase.SUCCEEDED), (3, JobPhase.FAILED)])
+async def test_a_job_whose_deletion_a_finalizer_holds_up_ends_with_its_pods(contract, cluster, namespace, code, phase):
+    script = f'note("began"); wait_for("go"); raise SystemExit({code})'
+    handle = await contract.submit(contract.case.job(script, nodes=1))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+    contract.case.patch(handle, {"metadata": {"finalizers": ["example.com/audit"]}})
+
+    cluster.kubectl("delete", resource_name(handle), handle.name, f"--namespace={namespace}", "--wait=false")
+    assert not (await contract.backend.status(handle)).phase.ended
+    contract.release("go")
+    try:
+        assert (await following).phase is phase
+    finally:
+        contract.case.patch(handle, {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.parametrize("kind", ["jobset", "job"])

@@ -239,6 +239,38 @@ def test_a_pod_that_was_deleted_before_it_ran_is_no_restart():
     assert status(_made_by(running("worker-0", 30, created=25, attempt=0), "b", "s"), gone=gone).restarts == 0
 
 
+_HELD = {"deletionTimestamp": _text(50), "finalizers": ["example.com/audit"]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "phase"),
+    [
+        ([], JobPhase.FAILED),
+        (["succeeded", "succeeded"], JobPhase.SUCCEEDED),
+        (["succeeded", "exit-3"], JobPhase.FAILED),
+        (["succeeded"], JobPhase.FAILED),
+        (["succeeded", "running"], JobPhase.RUNNING),
+        (["succeeded", "unschedulable"], JobPhase.QUEUED),
+    ],
+)
+def test_a_job_whose_deletion_is_held_up_ends_with_its_pods(pods, phase):
+    replicas = [pod(fixture, f"worker-{index}") for index, fixture in enumerate(pods)]
+
+    found = status(*replicas, main=_HELD)
+
+    assert found.phase is phase
+    if phase is JobPhase.FAILED and "exit-3" not in pods:
+        message = "Job job is being deleted, and is held by its finalizers: example.com/audit"
+        assert (found.reason, found.message) == ("Deleted", message)
+
+
+@pytest.mark.parametrize(
+    "main", [{"finalizers": ["example.com/audit"]}, _HELD | {"finalizers": ["foregroundDeletion"]}]
+)
+def test_a_job_that_is_not_held_up_is_read_as_ever(main):
+    assert status(main=main).phase is JobPhase.QUEUED
+
+
 def test_a_replica_that_succeeded_and_whose_pod_went_has_ended():
     found = status(running("worker-0"), gone=[pod("succeeded", "worker-1", ran=(5, 6))])
 
