@@ -168,15 +168,15 @@ async def _judged(
     backend: Backend, handle: JobHandle, monitor: Monitor | None, status: JobStatus | None
 ) -> tuple[JobStatus | None, CannotStart | None]:
     """The job's status, and why it is not worth waiting for; None where it is."""
-    if monitor is None or status is None or monitor.observe(status, _now()) is None:
+    verdict = monitor.observe(status, _now()) if monitor and status else None
+    if monitor is None or status is None or verdict is None:
         return status, None
-    # The watch may be behind: what it says last decides nothing. But it alone knows since when earlier pods have tried.
+    # The watch may be behind: what it says last decides nothing. But it alone knows what became of earlier pods.
     fresh = await backend.status(handle)
     if fresh.waiting_since and status.waiting_since:
         since = min(fresh.waiting_since, status.waiting_since)
         fresh = fresh.model_copy(update={"waiting_since": since})
-    verdict = monitor.observe(fresh, _now())
-    return (status, verdict) if verdict else (fresh, None)
+    return (status, verdict) if monitor.observe(fresh, _now()) else (fresh, None)
 
 
 def _seconds_to(deadline: datetime | None) -> float | None:

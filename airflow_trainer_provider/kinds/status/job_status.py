@@ -181,11 +181,12 @@ def _may_run(replica: ReplicaState) -> bool:
 def _held_up(
     kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
 ) -> tuple[JobPhase, str | None, str | None] | None:
-    """How a job has ended whose deletion a finalizer holds up; its controller leaves it alone.
+    """How a job has ended whose deletion a finalizer holds up; its operator leaves it alone.
 
     :return: None where its pods may run, and for any other job.
     """
-    finalizers = held_by(main)
+    # Of objects beside the main one the controllers go on.
+    finalizers = () if kind.children else held_by(main)
     is_known = (controller.phase and controller.phase.ended) or _why_cancelled(main) is not None
     if not finalizers or is_known or any(map(_may_run, replicas)):
         return None

@@ -24,6 +24,7 @@ RUNNING = JobStatus(phase=JobPhase.RUNNING, queued_at=NOW)
 REPLICA = ReplicaStatus(group="worker", index=0, started_at=NOW)
 CHANGED = RUNNING.model_copy(update={"replicas": (ReplicaStatus(group="worker", index=0),)})
 SUCCEEDED = RUNNING.model_copy(update={"phase": JobPhase.SUCCEEDED})
+FAILED = RUNNING.model_copy(update={"phase": JobPhase.FAILED})
 
 
 class _Backend:
@@ -540,6 +541,22 @@ async def test_only_the_watch_knows_since_when_earlier_pods_have_tried(fresh, is
     await with_timeout(_follow(backend, [], reader=None, startup_timeout=0.05), 60)
 
     assert len(backend.cancelled) == is_ended
+
+
+async def test_the_verdict_names_what_the_watch_has_seen():
+    failed = ReplicaStatus(group="worker", index=0, reason="Init:Error", message="init container prepare exited with 2")
+    backend = _Stuck(_BEHIND.model_copy(update={"replicas": (failed,)}), FAILED)
+
+    async def status(handle):
+        # Its next pod is new.
+        return _PULLS
+
+    backend.status = status
+
+    found = await with_timeout(_follow(backend, [], reader=None, startup_timeout=0.05), 60)
+
+    assert (found.phase, found.reason) == (JobPhase.FAILED, "Init:Error")
+    assert found.message.endswith(failed.message)
 
 
 async def test_a_job_that_succeeds_while_it_is_ended_has_succeeded():

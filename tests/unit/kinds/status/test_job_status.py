@@ -265,10 +265,15 @@ def test_a_job_whose_deletion_is_held_up_ends_with_its_pods(pods, phase):
 
 
 @pytest.mark.parametrize(
-    "main", [{"finalizers": ["example.com/audit"]}, _HELD | {"finalizers": ["foregroundDeletion"]}]
+    ("main", "fields"),
+    [
+        ({"finalizers": ["example.com/audit"]}, {}),
+        (_HELD | {"finalizers": ["foregroundDeletion"]}, {}),
+        (_HELD, {"children": (JOBS,)}),
+    ],
 )
-def test_a_job_that_is_not_held_up_is_read_as_ever(main):
-    assert status(main=main).phase is JobPhase.QUEUED
+def test_a_job_that_is_not_held_up_is_read_as_ever(main, fields):
+    assert status(main=main, kind=fields).phase is JobPhase.QUEUED
 
 
 def test_a_replica_that_succeeded_and_whose_pod_went_has_ended():
