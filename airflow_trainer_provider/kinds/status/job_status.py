@@ -183,15 +183,16 @@ def _held_up(
 ) -> tuple[JobPhase, str | None, str | None] | None:
     """How a job has ended whose deletion a finalizer holds up; its operator leaves it alone.
 
-    :return: None where its pods may run, and for any other job.
+    :return: None where its leader may run, and for any other job.
     """
     # Of objects beside the main one the controllers go on.
     finalizers = () if kind.children else held_by(main)
     is_known = (controller.phase and controller.phase.ended) or _why_cancelled(main) is not None
-    if not finalizers or is_known or any(map(_may_run, replicas)):
+    if not finalizers or is_known or any(map(_may_run, replicas[:1])):
         return None
-    complete = [each.stage == "ended" and not each.status.failed and not is_cut_short(each) for each in replicas]
-    if complete and all(complete):
+    # Workers may run on: no controller ends those of a launcher that is complete.
+    is_complete = any(each.stage == "ended" and not is_cut_short(each) for each in replicas[:1])
+    if is_complete and not any(each.status.failed for each in replicas):
         return JobPhase.SUCCEEDED, None, None
     what = f"{kind.resource.kind} {main['metadata']['name']}"
     return JobPhase.FAILED, DELETED, f"{what} is being deleted, and is held by its finalizers: {', '.join(finalizers)}"

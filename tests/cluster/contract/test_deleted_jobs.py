@@ -50,7 +50,9 @@ async def test_a_complete_job_may_go_while_another_one_trains(contract, cluster,
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, JobPhase.SUCCEEDED), (3, JobPhase.FAILED)])
-async def test_a_job_whose_deletion_a_finalizer_holds_up_ends_with_its_pods(contract, cluster, namespace, code, phase):
+async def test_a_job_whose_deletion_a_finalizer_holds_up_ends_with_its_leader(
+    contract, cluster, namespace, code, phase
+):
     script = f'note("began"); wait_for("go"); raise SystemExit({code})'
     handle = await contract.submit(contract.case.job(script, nodes=1))
     following = asyncio.ensure_future(contract.end(handle))

@@ -248,12 +248,14 @@ _HELD = {"deletionTimestamp": _text(50), "finalizers": ["example.com/audit"]}
         ([], JobPhase.FAILED),
         (["succeeded", "succeeded"], JobPhase.SUCCEEDED),
         (["succeeded", "exit-3"], JobPhase.FAILED),
-        (["succeeded"], JobPhase.FAILED),
-        (["succeeded", "running"], JobPhase.RUNNING),
-        (["succeeded", "unschedulable"], JobPhase.QUEUED),
+        (["succeeded"], JobPhase.SUCCEEDED),
+        (["succeeded", "running"], JobPhase.SUCCEEDED),
+        (["exit-3", "running"], JobPhase.FAILED),
+        (["running", "exit-3"], JobPhase.RUNNING),
+        (["unschedulable", "running"], JobPhase.QUEUED),
     ],
 )
-def test_a_job_whose_deletion_is_held_up_ends_with_its_pods(pods, phase):
+def test_a_job_whose_deletion_is_held_up_ends_with_its_leader(pods, phase):
     replicas = [pod(fixture, f"worker-{index}") for index, fixture in enumerate(pods)]
 
     found = status(*replicas, main=_HELD)
