@@ -171,12 +171,13 @@ async def _judged(
     verdict = monitor.observe(status, _now()) if monitor and status else None
     if monitor is None or status is None or verdict is None:
         return status, None
-    # The watch may be behind: what it says last decides nothing. But it alone knows what became of earlier pods.
-    fresh = await backend.status(handle)
-    if fresh.waiting_since and status.waiting_since:
+    # The watch may be behind: what it says last decides nothing. But it alone knows of pods that failed and are gone.
+    fresh, is_again = await backend.status(handle), monitor.failed_unrun
+    if is_again and fresh.waiting_since and status.waiting_since:
         since = min(fresh.waiting_since, status.waiting_since)
         fresh = fresh.model_copy(update={"waiting_since": since})
-    return (status, verdict) if monitor.observe(fresh, _now()) else (fresh, None)
+    found = monitor.observe(fresh, _now())
+    return (status, verdict) if found and is_again else (fresh, found)
 
 
 def _seconds_to(deadline: datetime | None) -> float | None:

@@ -14,7 +14,6 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     SIDECAR,
     Hope,
     cause_of,
-    falls_silent,
 )
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
@@ -81,19 +80,19 @@ class _Refusal:
     :param first: when it was seen to be refused first, by the clock of who refuses it.
     :param last: when it was refused last, by that clock.
     :param seen_at: when that was seen.
-    :param silent: whether no more may be reported of it though it is refused.
+    :param still_missing: whether it is missing for certain, also where no more is said of it.
     """
 
     who: str
     first: datetime
     last: datetime
     seen_at: datetime
-    silent: bool
+    still_missing: bool = False
 
     @property
     def stands_at(self) -> datetime | None:
         """When it stands though nothing more was said of it; None where it never does."""
-        return self.seen_at + _REFUSED_STANDS if self.silent else None
+        return self.seen_at + _REFUSED_STANDS if self.still_missing else None
 
 
 @dataclass(frozen=True)
@@ -154,6 +153,11 @@ class Monitor:
         end = self._timeout_at()
         return self._timed_out(status) if end and now >= end else None
 
+    @property
+    def failed_unrun(self) -> bool:
+        """Whether a pod has failed before its training has run, so that the wait counts from an earlier one."""
+        return self._unrun
+
     def next_wakeup(self, now: datetime) -> float | None:
         """When to observe the last status again if it does not change.
 
@@ -174,12 +178,11 @@ class Monitor:
             return None
         refused = _what_is_refused(status)
         who, known = refused.replica or refused.reason, self._refusal
-        silent = falls_silent(status.reason, status.message)
         if known is None or known.who != who:
-            known = _Refusal(who, status.refused_at, status.refused_at, now, silent)
+            known = _Refusal(who, status.refused_at, status.refused_at, now)
         elif known.last != status.refused_at:
-            known = replace(known, last=status.refused_at, seen_at=now, silent=silent)
-        self._refusal = known
+            known = replace(known, last=status.refused_at, seen_at=now)
+        self._refusal = known = replace(known, still_missing=status.still_missing)
         is_again = known.last - known.first >= _REFUSED_STANDS
         stands = known.stands_at is not None and now >= known.stands_at
         return refused if is_again or stands else None

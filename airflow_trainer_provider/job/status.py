@@ -131,6 +131,8 @@ class JobStatus(_Record):
         the job. It is for whoever waits, by the clock of that machine, and not part of the record.
     :param refused_at: when the cluster refused last what the replicas wait for, as ``reason`` and ``message`` say it;
         None where nothing is known to be refused. By the clock of who refused it; not part of the record either.
+    :param still_missing: whether that is missing for certain: controllers that go on failing may report it no more.
+        Likewise.
     :param deadline_at: when the job's time is up, where its controller does not end it in any case; likewise.
     :param blocked_by: the replica whose failure keeps the job from starting, and that the controller neither counts nor
         cures; likewise.
@@ -150,6 +152,7 @@ class JobStatus(_Record):
     replicas: tuple[ReplicaStatus, ...] = ()
     waiting_since: datetime | None = Field(default=None, exclude=True)
     refused_at: datetime | None = Field(default=None, exclude=True)
+    still_missing: bool = Field(default=False, exclude=True)
     deadline_at: datetime | None = Field(default=None, exclude=True)
     blocked_by: str | None = Field(default=None, exclude=True)
     queue: QueuePlace | None = Field(default=None, exclude=True)

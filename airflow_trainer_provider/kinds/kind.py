@@ -102,6 +102,7 @@ class Kind:
     :param expires: whether a job of a kind without such a patch may go with an owner whose time is over. Kubernetes
         then deletes its parts before its main object.
     :param replaces_pods: whether its controller makes a pod again that was deleted, also where its training had ended.
+    :param leaves_deleted: whether its controller looks no more at an object whose deletion was asked for.
     :param without_restart: (main object, its pods) -> the merge patch that makes the controller fail the job before it
         starts a replica more often than ``backoff_limit`` allows; None where it need not.
     :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, though the
@@ -132,6 +133,7 @@ class Kind:
     ttl: Callable[[int | None], Manifest] | None = None
     expires: bool = True
     replaces_pods: bool = False
+    leaves_deleted: bool = False
     without_restart: Callable[[Manifest, Sequence[Manifest]], Manifest | None] | None = None
     blocked_by: Callable[[Manifest, Sequence[Manifest]], ReplicaRef | None] | None = None
     deadline_at: Callable[[Manifest], datetime | None] | None = None

@@ -23,6 +23,8 @@ DEADLINE = "DeadlineExceeded"
 NODE_WARNINGS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
 #: How the API server begins to refuse a pod by itself, and the pod's name. A webhook's refusal has no name.
 REFUSED_POD = re.compile(r'\b[Pp]ods? "([^"]+)" is (?:forbidden|invalid)')
+#: The reason of Trainer's controller that could not create a JobSet, or what that needs.
+NO_JOB_SET = "TrainJobResourcesCreationFailed"
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 #: The reason of a local job's attempt whose files cannot be written.
@@ -143,8 +145,6 @@ _MEMORY = Cause("no", way_out="Raise resources_per_node.memory, or let the train
 
 #: Reasons of a controller that could not create a pod.
 _POD_NOT_CREATED = frozenset({"FailedCreate", "FailedCreatePod"})
-#: The reason of Trainer's controller that could not create a JobSet, or what it needs.
-_NO_JOB_SET = "TrainJobResourcesCreationFailed"
 #: Reasons of what a controller could not create.
 _NOT_CREATED = frozenset(
     {
@@ -153,7 +153,7 @@ _NOT_CREATED = frozenset(
         "HeadlessServiceCreationFailed",
         "JobCreationFailed",
         "PVCCreationFailed",
-        _NO_JOB_SET,
+        NO_JOB_SET,
     }
 )
 #: The MPI Operator has one reason for all failures; with this in the message, it could not create a pod.
@@ -227,7 +227,13 @@ _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
     (_NOT_CREATED, re.compile(r"violates PodSecurity"), _POD_SECURITY),
     (_NOT_CREATED, re.compile(r"must specify (limits|requests)\."), _AMOUNTS),
     # The API server itself has decided, and does so again until someone changes the object or the rule.
-    (_NOT_CREATED, re.compile(r"is forbidden|is invalid|denied"), replace(_REFUSED, hope="someone")),
+    (
+        _NOT_CREATED,
+        re.compile(
+            r"is forbidden|is invalid|denied|(entity|request is) too large|larger than max|not declared in schema"
+        ),
+        replace(_REFUSED, hope="someone"),
+    ),
     (
         _NOT_CREATED,
         re.compile(
@@ -321,16 +327,13 @@ def cause_of(reason: str | None, message: str | None = None) -> Cause:
     return _FULL if word.startswith(_OUT_OF) else _CAUSES.get(word, _UNKNOWN)
 
 
-def falls_silent(reason: str | None, message: str | None = None) -> bool:
-    """Whether a controller that goes on failing so may report it no more.
-
-    The client library sends the events of an object less and less often, and of a series it sends the next after half
-    an hour. That a pod, or a JobSet, was created after all is seen; of other objects it is not.
+def is_of_pod_creation(reason: str | None, message: str | None = None) -> bool:
+    """Whether a controller says that it could not create a pod.
 
     :param reason: of a job.
     :param message: what was said with it.
     """
-    return _common(reason or "", message) in {*_POD_NOT_CREATED, _NO_JOB_SET}
+    return _common(reason or "", message) in _POD_NOT_CREATED
 
 
 def _common(reason: str, message: str | None) -> str:

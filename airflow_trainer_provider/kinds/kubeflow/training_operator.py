@@ -232,6 +232,7 @@ def _kind(flavour: _Flavour) -> Kind:
         suspend=common.suspend,
         ttl=ttl,
         replaces_pods=True,
+        leaves_deleted=True,
         deadline_at=common.deadline_at,
         without_restart=without_restart,
         blocked_by=blocked_by,

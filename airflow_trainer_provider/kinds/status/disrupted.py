@@ -198,6 +198,8 @@ def _is_end_of(written: _Written, replica: ReplicaState) -> bool:
     """Whether it is how the replica's newest pod ended; another one starts the replica again."""
     if replica.newest is None:
         return True
+    if None not in (written.job_set, replica.job_set) and written.job_set != replica.job_set:
+        return False
     status = replica.status
     was_not_seen = replica.stage == "ended" and status.exit_code is None and status.signal is None
     return was_not_seen or (status.exit_code == 0 and status.finished_at == written.end.finished_at)

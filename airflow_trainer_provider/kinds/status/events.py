@@ -22,7 +22,7 @@ _ENDS = frozenset(
 )
 _ACTION = "failure policy action"
 #: What Kubernetes adds to ``generateName``.
-_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{0,5}$")
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,13 @@ class Warned:
     :param reason: one CamelCase word.
     :param message: more on the reason, for people.
     :param at: when it was given last; None where the event does not say so.
+    :param still_missing: whether what a controller could not create is missing for certain: no more need be said.
     """
 
     reason: str
     message: str | None
     at: datetime | None
+    still_missing: bool = False
 
 
 def last_warning(
@@ -51,11 +53,15 @@ def last_warning(
     found = [_warned(event) for event in events if _is_warning(event) and not _is_of_pod(event)]
     found = [each for each in found if since is None or (each.at and each.at >= since)]
     stems = set(map(_stem, created))
-    return next((each for each in reversed(found) if _refused_pod(each) not in stems), None)
+    return next((each for each in reversed(found) if refused_pod(each) not in stems), None)
 
 
-def _refused_pod(warned: Warned) -> str | None:
-    """The stem of the name of the pod that the API server has refused."""
+def refused_pod(warned: Warned) -> str | None:
+    """The pod that the API server has refused.
+
+    :param warned: what its controller says.
+    :return: its name, without what Kubernetes generates of it; None where no pod is named, as by webhooks.
+    """
     refused = REFUSED_POD.search(warned.message or "")
     return _stem(refused.group(1)) if refused else None
 

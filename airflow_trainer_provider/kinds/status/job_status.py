@@ -33,7 +33,7 @@ from airflow_trainer_provider.kinds.status.waiting import (
     has_run,
     hindrance_of,
     is_hindered,
-    refused_at_of,
+    refusal_of,
     waiting_of,
     waiting_since_of,
     warned_of,
@@ -93,10 +93,11 @@ def job_status(
         restarts=controller.restarts + _uncounted(replicas).total(),
         replicas=tuple(replica.status for replica in replicas),
         waiting_since=waiting_since_of(main, phase, reason, replicas, children),
-        refused_at=None if _goes_on(main, replicas) else refused_at_of(replicas, warned, reason, message),
         deadline_at=kind.deadline_at(main) if kind.deadline_at else None,
         blocked_by=blocking.status.name if blocking else None,
     )
+    if not _goes_on(main, replicas):
+        status = status.model_copy(update=refusal_of(replicas, warned, reason, message))
     return _closed(status, main, controller, replicas, lost) if phase.ended else status
 
 
@@ -185,8 +186,7 @@ def _held_up(
 
     :return: None where its leader may run, and for any other job.
     """
-    # Of objects beside the main one the controllers go on.
-    finalizers = () if kind.children else held_by(main)
+    finalizers = held_by(main) if kind.leaves_deleted else ()
     is_known = (controller.phase and controller.phase.ended) or _why_cancelled(main) is not None
     if not finalizers or is_known or any(map(_may_run, replicas[:1])):
         return None

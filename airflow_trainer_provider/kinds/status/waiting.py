@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
-from airflow_trainer_provider.job.diagnosis.causes import DELETED, INIT, ON_THE_WAY, SIDECAR, cause_of
+from airflow_trainer_provider.job.diagnosis.causes import (
+    DELETED,
+    INIT,
+    NO_JOB_SET,
+    ON_THE_WAY,
+    SIDECAR,
+    cause_of,
+    is_of_pod_creation,
+)
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import Manifest
-from airflow_trainer_provider.kinds.status.events import Warned, last_warning, let_go_at, queued_by_kueue
+from airflow_trainer_provider.kinds.status.events import (
+    Warned,
+    last_warning,
+    let_go_at,
+    queued_by_kueue,
+    refused_pod,
+)
 from airflow_trainer_provider.kinds.status.pod_end import how_it_ended, parse_time
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 
@@ -16,6 +31,8 @@ from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 SUSPENDED_BY_KUEUE = "SuspendedByKueue"
 #: The reason of a container that is to start again, and waits for longer each time.
 _BACK_OFF = "CrashLoopBackOff"
+#: How much the clocks of controllers and the API server may differ.
+_SKEW = timedelta(seconds=5)
 
 
 def waiting_of(replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
@@ -56,11 +73,27 @@ def warned_of(
     :param events: of its objects, newest last.
     """
     without_pod = [replica for replica in waiting_of(replicas) if replica.pod is None]
+    if not without_pod:
+        return None
     ends = [each.newest.status.finished_at or each.newest.created_at for each in without_pod if each.newest]
-    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in (*pods, *parts)]
-    # What was said before a replica has lost its pod, or another object was made, may hold no more; else it is renewed.
-    created = {each["metadata"]["name"] for each in pods if _is_alive(each)}
-    return last_warning(events, max([*ends, *made], default=None), created) if without_pod else None
+    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in pods]
+    # What was said before a replica has lost its pod, or another pod was made, may hold no more; else it is renewed.
+    since = max([*ends, *made], default=None)
+    warned = last_warning(events, since, {each["metadata"]["name"] for each in pods if _is_alive(each)})
+    return warned and replace(warned, still_missing=_is_missing(warned, since, parts))
+
+
+def _is_missing(warned: Warned, since: datetime | None, parts: Sequence[Manifest]) -> bool:
+    """Whether what a controller could not create is missing for certain.
+
+    :param since: when the last of the job's pods was made, or lost.
+    """
+    if warned.reason == NO_JOB_SET:
+        return not parts
+    if warned.at is None or not is_of_pod_creation(warned.reason, warned.message):
+        return False
+    # Where no pod is named, it may be one that was created a moment later.
+    return since is None or refused_pod(warned) is not None or warned.at > since + _SKEW
 
 
 def _is_alive(pod: Manifest) -> bool:
@@ -69,14 +102,19 @@ def _is_alive(pod: Manifest) -> bool:
     return not has_ended and "deletionTimestamp" not in pod["metadata"]
 
 
-def refused_at_of(
+def refusal_of(
     replicas: Sequence[ReplicaState], warned: Warned | None, reason: str | None, message: str | None
-) -> datetime | None:
-    """When the cluster refused last what the job waits for, as its reason and message say it; None where it did not."""
+) -> dict[str, datetime | bool | None]:
+    """When the cluster refused last what the job waits for, as its reason and message say it.
+
+    :return: that, and whether it is missing for certain: fields of the job's status.
+    """
     if warned and (warned.reason, warned.message) == (reason, message):
-        return warned.at
+        return {"refused_at": warned.at, "still_missing": warned.still_missing}
     refused = (replica for replica in waiting_of(replicas) if replica.refused_at)
-    return next((each.refused_at for each in refused if hindrance_of([each]) == (reason, message)), None)
+    return {
+        "refused_at": next((each.refused_at for each in refused if hindrance_of([each]) == (reason, message)), None)
+    }
 
 
 def hindrance_of(hindered: Sequence[ReplicaState]) -> tuple[str | None, str]:

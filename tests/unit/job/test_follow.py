@@ -498,7 +498,12 @@ async def test_a_job_whose_watch_is_behind_is_not_judged_by_it():
 
 _BEHIND = JobStatus(phase=JobPhase.STARTING, queued_at=NOW, waiting_since=NOW)
 _REFUSED_ONCE = _BEHIND.model_copy(
-    update={"reason": "FailedCreate", "message": 'pods "j-1" is forbidden: no', "refused_at": NOW}
+    update={
+        "reason": "FailedCreate",
+        "message": 'pods "j-1" is forbidden: no',
+        "refused_at": NOW,
+        "still_missing": True,
+    }
 )
 _NO_IMAGE = _BEHIND.model_copy(
     update={"replicas": (ReplicaStatus(group="worker", index=0, reason="ImagePullBackOff"),)},
@@ -526,11 +531,15 @@ async def test_what_a_watch_that_is_behind_says_last_ends_no_job(monkeypatch, se
     assert len(backend.cancelled) == is_ended
 
 
-@pytest.mark.parametrize(("fresh", "is_ended"), [(600, True), (None, False)], ids=["a later pod", "held in a queue"])
-async def test_only_the_watch_knows_since_when_earlier_pods_have_tried(fresh, is_ended):
+@pytest.mark.parametrize(
+    ("reason", "fresh", "is_ended"),
+    [("Init:Error", 600, True), ("Init:Error", None, False), (None, 600, False)],
+    ids=["a later pod", "held in a queue", "a pod that took the place of another"],
+)
+async def test_only_the_watch_knows_since_when_pods_have_failed(reason, fresh, is_ended):
     now = datetime.now(timezone.utc)
     since = None if fresh is None else now + timedelta(seconds=fresh)
-    backend = _Stuck(_BEHIND, SUCCEEDED)
+    backend = _Stuck(_BEHIND.model_copy(update={"reason": reason}), SUCCEEDED)
 
     async def status(handle):
         backend.ending.set()
@@ -545,7 +554,8 @@ async def test_only_the_watch_knows_since_when_earlier_pods_have_tried(fresh, is
 
 async def test_the_verdict_names_what_the_watch_has_seen():
     failed = ReplicaStatus(group="worker", index=0, reason="Init:Error", message="init container prepare exited with 2")
-    backend = _Stuck(_BEHIND.model_copy(update={"replicas": (failed,)}), FAILED)
+    seen = _BEHIND.model_copy(update={"reason": "Init:Error", "message": failed.message, "replicas": (failed,)})
+    backend = _Stuck(seen, FAILED)
 
     async def status(handle):
         # Its next pod is new.
@@ -557,6 +567,21 @@ async def test_the_verdict_names_what_the_watch_has_seen():
 
     assert (found.phase, found.reason) == (JobPhase.FAILED, "Init:Error")
     assert found.message.endswith(failed.message)
+
+
+async def test_the_verdict_does_not_name_what_is_cured():
+    no_image = ReplicaStatus(group="worker", index=0, reason="ErrImagePull", message="not found")
+    no_room = no_image.model_copy(update={"reason": "Unschedulable", "message": "0/1 nodes"})
+    backend = _Stuck(_BEHIND.model_copy(update={"replicas": (no_image,)}), FAILED)
+
+    async def status(handle):
+        return _BEHIND.model_copy(update={"replicas": (no_room,)})
+
+    backend.status = status
+
+    found = await with_timeout(_follow(backend, [], reader=None, startup_timeout=0.05), 60)
+
+    assert (found.phase, found.reason, found.replicas[0].reason) == (JobPhase.FAILED, "Unschedulable", "Unschedulable")
 
 
 async def test_a_job_that_succeeds_while_it_is_ended_has_succeeded():

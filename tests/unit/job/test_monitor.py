@@ -178,13 +178,14 @@ _FORBIDDEN = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
 _DENIED = 'admission webhook "rules" denied the request: no'
 
 
-def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.STARTING, replica=None):
+def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.STARTING, replica=None, missing=True):
     status = _status("run", replica, phase=phase, reason=reason, waiting_since=10, message=message)
-    return status.model_copy(update={"message": f"worker-1: {message}", "refused_at": at(refused_at)})
+    update = {"message": f"worker-1: {message}", "refused_at": at(refused_at), "still_missing": missing}
+    return status.model_copy(update=update)
 
 
 def test_what_the_cluster_refuses_again_and_again_ends_the_job():
-    once, later, last = (_refused(_DENIED, seconds, reason="FailedCreateService") for seconds in (3, 52, 53))
+    once, later, last = (_refused(_DENIED, seconds, missing=False) for seconds in (3, 52, 53))
     monitor = Monitor(None)
     assert monitor.observe(once, at(5)) is None
     assert monitor.observe(once, at(5000)) is None
@@ -192,8 +193,8 @@ def test_what_the_cluster_refuses_again_and_again_ends_the_job():
     assert monitor.observe(later, at(5001)) is None
     verdict = monitor.observe(last, at(5002))
 
-    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreateService", f"worker-1: {_DENIED}", None)
-    assert verdict.why == f"it cannot start: FailedCreateService: worker-1: {_DENIED}"
+    assert (verdict.reason, verdict.message, verdict.replica) == ("FailedCreate", f"worker-1: {_DENIED}", None)
+    assert verdict.why == f"it cannot start: FailedCreate: worker-1: {_DENIED}"
 
 
 @pytest.mark.parametrize(
@@ -204,6 +205,11 @@ def test_what_the_cluster_refuses_again_and_again_ends_the_job():
         ("FailedCreate", f"Error creating: {_DENIED}"),
         ("MPIJobFailed", f"worker pod created failed: {_DENIED}"),
         ("TrainJobResourcesCreationFailed", 'ConfigMap "a" is invalid: []: Too long'),
+        ("TrainJobResourcesCreationFailed", "etcdserver: request is too large"),
+        (
+            "TrainJobResourcesCreationFailed",
+            "failed to create typed patch object: .spec.a: field not declared in schema",
+        ),
     ],
 )
 def test_what_was_refused_and_stays_missing_ends_the_job(reason, message):
@@ -218,13 +224,13 @@ def test_what_was_refused_and_stays_missing_ends_the_job(reason, message):
     assert monitor.observe(last, at(94)).message == f"worker-1: {message}"
 
 
-def test_a_service_that_is_refused_after_a_pod_was_is_not_taken_for_one():
+def test_what_may_have_come_meanwhile_is_waited_for():
     monitor = Monitor(None)
-    monitor.observe(_refused(f"pod created failed: {_DENIED}", 3, reason="MPIJobFailed"), at(5))
-    service = _refused(f"service created failed: {_DENIED}", 20, reason="FailedCreateService")
-    monitor.observe(service, at(21))
+    monitor.observe(_refused(_DENIED, 3), at(5))
+    perhaps = _refused(_DENIED, 3, missing=False)
 
-    assert monitor.observe(service, at(5000)) is None
+    assert monitor.observe(perhaps, at(5000)) is None
+    assert monitor.next_wakeup(at(5000)) is None
 
 
 def test_a_pod_that_was_refused_and_is_made_a_while_later_is_waited_for():
@@ -248,7 +254,9 @@ def test_what_is_refused_only_once_more_a_while_after_it_was_granted_is_waited_f
 def test_the_refusals_of_two_replicas_are_two():
     monitor = Monitor(None)
     message = 'MountVolume.SetUp failed for volume "cm" : configmap "none" not found'
-    first, second = (_refused(message, seconds, reason="FailedMount", replica="FailedMount") for seconds in (3, 60))
+    first, second = (
+        _refused(message, seconds, reason="FailedMount", replica="FailedMount", missing=False) for seconds in (3, 60)
+    )
     monitor.observe(first, at(5))
     other = second.replicas[1].model_copy(update={"index": 2})
 
@@ -286,7 +294,9 @@ def test_a_refusal_ends_no_job_that_has_ended(phase):
 
 def test_a_mount_that_fails_counts_as_long_as_its_node_says_so():
     message = 'MountVolume.SetUp failed for volume "cm" : configmap "none" not found'
-    once, still = (_refused(message, seconds, reason="FailedMount", replica="FailedMount") for seconds in (20, 70))
+    once, still = (
+        _refused(message, seconds, reason="FailedMount", replica="FailedMount", missing=False) for seconds in (20, 70)
+    )
     monitor = Monitor(None)
 
     assert monitor.observe(once, at(20)) is None

@@ -15,6 +15,7 @@ from airflow_trainer_provider.cluster.api.clock import ServerClock
 from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.job.monitor import Monitor
+from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.kinds.base import PODS
 from airflow_trainer_provider.kinds.registry import KINDS
 from tests.fakes.jobs import add_job, ours
@@ -87,7 +88,7 @@ async def test_a_startup_timeout_is_measured_in_one_clock(api, ahead, is_late):
     assert monitor.observe(status, now + 62 * SECOND) is not None
 
 
-async def test_refusals_and_deadlines_are_measured_in_the_same_clock(api):
+async def test_a_deadline_is_measured_in_the_same_clock(api):
     api.ahead = -600 * SECOND
     cluster = await api.cluster()
     spec = {"runPolicy": {"activeDeadlineSeconds": 60}, "jaxReplicaSpecs": {"Worker": {"replicas": 1}}}
@@ -100,3 +101,14 @@ async def test_refusals_and_deadlines_are_measured_in_the_same_clock(api):
 
     over = datetime.fromisoformat("2026-11-21T07:01:00+00:00") + 600 * SECOND
     assert abs((status.deadline_at - over).total_seconds()) < 3
+
+
+def test_refusals_keep_the_clock_of_who_refuses():
+    """Only the time between two of them counts, also where this machine's clock is set between them."""
+    clock, now = ServerClock(), datetime.now(timezone.utc)
+    clock.ahead = 600 * SECOND
+    status = JobStatus(phase=JobPhase.STARTING, queued_at=now, waiting_since=now, refused_at=now)
+
+    found = clock.here(status)
+
+    assert (found.waiting_since, found.refused_at) == (now - 600 * SECOND, now)

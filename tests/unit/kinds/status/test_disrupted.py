@@ -14,7 +14,7 @@ from airflow_trainer_provider.kinds.registry import KINDS
 from airflow_trainer_provider.kinds.status.disrupted import cut_short, to_write, with_written
 from airflow_trainer_provider.kinds.status.failure import settle
 from airflow_trainer_provider.kinds.status.pod_status import PodState
-from airflow_trainer_provider.kinds.status.replicas import ReplicaState
+from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas
 
 _AT = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
 _SUCCEEDED = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT)
@@ -109,6 +109,36 @@ def test_what_was_written_of_a_job_set_that_was_created_again_says_nothing(then,
     written = patched(main(), [replica(attempt=1, job_set=then)])
 
     assert (read(written, [blank()], ended) != [blank()]) == holds
+
+
+@pytest.mark.parametrize(("now", "is_kept"), [("a", True), (None, True), ("b", False)])
+def test_what_was_written_of_a_job_set_that_is_gone_does_not_stand_for_what_the_next_one_lost(now, is_kept):
+    written = patched(main(), [replica(attempt=0, job_set="a")])
+    unseen = replica(code=None, attempt=0, job_set=now, end=_AT + timedelta(seconds=30))
+
+    assert (patched(written, [unseen]) is None) is is_kept
+
+
+def test_it_is_written_of_which_job_set_it_was_a_part():
+    pod = {
+        "metadata": {
+            "name": "job-node-0-0-zzzzz",
+            "uid": "p",
+            "creationTimestamp": "2026-11-21T06:00:00Z",
+            "labels": {
+                "jobset.sigs.k8s.io/replicatedjob-name": "node",
+                "jobset.sigs.k8s.io/restart-attempt": "1",
+                "jobset.sigs.k8s.io/jobset-uid": "a",
+                "batch.kubernetes.io/job-completion-index": "0",
+            },
+        },
+        "spec": {"containers": [{"name": "node"}]},
+        "status": {"phase": "Running"},
+    }
+
+    (found,) = read_replicas(KINDS["trainjob"], main(), [pod], [], {"worker": 1}, True)
+
+    assert (found.job_set, found.attempt) == ("a", 1)
 
 
 def test_it_is_written_again_where_it_happens_again():

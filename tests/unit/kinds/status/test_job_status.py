@@ -258,7 +258,7 @@ _HELD = {"deletionTimestamp": _text(50), "finalizers": ["example.com/audit"]}
 def test_a_job_whose_deletion_is_held_up_ends_with_its_leader(pods, phase):
     replicas = [pod(fixture, f"worker-{index}") for index, fixture in enumerate(pods)]
 
-    found = status(*replicas, main=_HELD)
+    found = status(*replicas, main=_HELD, kind={"leaves_deleted": True})
 
     assert found.phase is phase
     if phase is JobPhase.FAILED and "exit-3" not in pods:
@@ -271,11 +271,11 @@ def test_a_job_whose_deletion_is_held_up_ends_with_its_leader(pods, phase):
     [
         ({"finalizers": ["example.com/audit"]}, {}),
         (_HELD | {"finalizers": ["foregroundDeletion"]}, {}),
-        (_HELD, {"children": (JOBS,)}),
+        (_HELD, {"leaves_deleted": False}),
     ],
 )
 def test_a_job_that_is_not_held_up_is_read_as_ever(main, fields):
-    assert status(main=main, kind=fields).phase is JobPhase.QUEUED
+    assert status(main=main, kind={"leaves_deleted": True} | fields).phase is JobPhase.QUEUED
 
 
 def test_a_replica_that_succeeded_and_whose_pod_went_has_ended():
@@ -787,27 +787,51 @@ def test_a_warning_before_another_pod_of_the_job_was_made_says_nothing_of_those_
     assert status(running("initializer", created=41), events=[event]).reason is None
 
 
-def test_a_refusal_of_the_second_in_which_another_pod_was_made_holds_until_its_own_pod_is_there():
-    events = [_event("FailedCreate", 'pods "worker-0" is forbidden: violates PodSecurity', 40)]
+@pytest.mark.parametrize("which", ['pods "worker-0" is forbidden', 'Pod "worker-0" is invalid'])
+def test_a_refusal_of_the_second_in_which_another_pod_was_made_holds_until_its_own_pod_is_there(which):
+    events = [_event("FailedCreate", f"Error creating: {which}: no", 40)]
 
     assert status(running("initializer", created=40), events=events).reason == "FailedCreate"
     assert status(running("worker-0", created=40), events=events).reason is None
 
 
-def test_what_a_job_set_was_refused_for_is_over_once_it_is_there():
-    message = 'TrainJob resources reconciliation failed: ConfigMap "j" is invalid: []: Too long'
-    events = [_event("TrainJobResourcesCreationFailed", message, 40)]
-    job_set = {"kind": "JobSet", "metadata": {"name": "job", "creationTimestamp": _text(41)}}
+_WEBHOOK = 'Error creating: admission webhook "rules" denied the request: no'
+_COPY = 'TrainJob resources reconciliation failed: ConfigMap "j" is invalid: []: Too long'
 
-    found = status(events=events)
-    assert (found.reason, found.message, found.refused_at) == ("TrainJobResourcesCreationFailed", message, at(40))
-    assert status(events=events, children=[job_set]).refused_at is None
+
+@pytest.mark.parametrize(
+    ("reason", "message", "made", "parts", "still_missing"),
+    [
+        ("FailedCreate", _WEBHOOK, None, [], True),
+        # It may be the pod that was created in the next moment, and another replica's turn is later.
+        ("FailedCreate", _WEBHOOK, 35, [], False),
+        ("FailedCreate", _WEBHOOK, 34, [], True),
+        ("FailedCreate", 'pods "job-1-zzzzz" is forbidden: no', 40, [], True),
+        ("MPIJobFailed", f"worker pod created failed: {_WEBHOOK}", None, [], True),
+        ("MPIJobFailed", f"service created failed: {_WEBHOOK}", None, [], False),
+        ("FailedCreateService", _WEBHOOK, None, [], False),
+        ("TrainJobResourcesCreationFailed", _COPY, None, [], True),
+        # It cannot create another object, or could not create this one before.
+        ("TrainJobResourcesCreationFailed", _COPY, None, ["JobSet"], False),
+    ],
+)
+def test_what_is_missing_for_certain(reason, message, made, parts, still_missing):
+    pods = [] if made is None else [pod("unschedulable", "initializer", created=made)]
+    metadata = {"name": "job", "creationTimestamp": _text(41)}
+    children = [{"kind": kind, "metadata": metadata} for kind in parts]
+
+    found = status(*pods, events=[_event(reason, message, 40)], children=children)
+
+    assert (found.reason, found.message, found.refused_at) == (reason, message, at(40))
+    assert found.still_missing is still_missing
 
 
 @pytest.mark.parametrize(
     ("refused", "there", "reason"),
     [
         ("job-0-zzzzz", {}, None),
+        # Before the name is generated.
+        ("job-0-", {}, None),
         ("job-0-zzzzz", {"phase": "Failed"}, "FailedCreate"),
         ("job-0-zzzzz", {"deletionTimestamp": "2026-11-21T07:00:30Z"}, "FailedCreate"),
         ("job-1-zzzzz", {}, "FailedCreate"),
