@@ -20,10 +20,10 @@ from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStat
 #: How long a cause may keep a replica from starting, in seconds: the kubelet has seen its mistake by then; a registry,
 #: a Secret or an administrator may come late. What passes by itself is waited for.
 _PATIENCE: dict[Hope, float] = {"none": 10.0, "someone": 60.0}
-#: How long after a refusal another one, or a pod that is still missing, shows that it does not pass. Controllers and
-#: kubelets try again after 1, 2, 4, ... seconds, but a client of the API server does not send all events of an object
-#: that has many: the second refusal may come about a minute after the first, or never.
-_REFUSED_STANDS = timedelta(seconds=50)
+#: How long after the first refusal another one, or a pod that is still missing, shows that it does not pass.
+#: Controllers and kubelets try again after 1, 2, 4, ... seconds, but a client of the API server does not send all
+#: events of an object that has many: the second refusal may come about a minute after the first, or never.
+_REFUSED_STANDS = timedelta(seconds=45)
 #: How long a controller, or the kubelet, may take to end a job whose time is up, in seconds.
 _ENDS_WITHIN = timedelta(seconds=15)
 #: Phases of a job whose pods wait to start.
@@ -77,15 +77,13 @@ class _Refusal:
     """What the cluster refuses.
 
     :param who: the replica that waits for it, or the reason.
-    :param first: when it was seen to be refused first, by the clock of who refuses it.
-    :param last: when it was refused last, by that clock.
+    :param first: the first refusal that was seen, by the clock of who refuses it.
     :param seen_at: when that was seen.
     :param still_missing: whether it is missing for certain, also where no more is said of it.
     """
 
     who: str
     first: datetime
-    last: datetime
     seen_at: datetime
     still_missing: bool = False
 
@@ -179,11 +177,9 @@ class Monitor:
         refused = _what_is_refused(status)
         who, known = refused.replica or refused.reason, self._refusal
         if known is None or known.who != who:
-            known = _Refusal(who, status.refused_at, status.refused_at, now)
-        elif known.last != status.refused_at:
-            known = replace(known, last=status.refused_at, seen_at=now)
+            known = _Refusal(who, status.refused_at, now)
         self._refusal = known = replace(known, still_missing=status.still_missing)
-        is_again = known.last - known.first >= _REFUSED_STANDS
+        is_again = status.refused_at - known.first >= _REFUSED_STANDS
         stands = known.stands_at is not None and now >= known.stands_at
         return refused if is_again or stands else None
 

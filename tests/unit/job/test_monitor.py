@@ -185,7 +185,7 @@ def _refused(message, refused_at, *, reason="FailedCreate", phase=JobPhase.START
 
 
 def test_what_the_cluster_refuses_again_and_again_ends_the_job():
-    once, later, last = (_refused(_DENIED, seconds, missing=False) for seconds in (3, 52, 53))
+    once, later, last = (_refused(_DENIED, seconds, missing=False) for seconds in (3, 47, 48))
     monitor = Monitor(None)
     assert monitor.observe(once, at(5)) is None
     assert monitor.observe(once, at(5000)) is None
@@ -216,12 +216,12 @@ def test_what_was_refused_and_stays_missing_ends_the_job(reason, message):
     first, last = (_refused(message, seconds, reason=reason) for seconds in (3, 40))
     monitor = Monitor(None)
     assert monitor.observe(first, at(5)) is None
-    # The controller tries again, as long as its events are sent.
+    # The controller tries again, and what it says then is no other refusal.
     assert monitor.observe(last, at(44)) is None
-    assert monitor.next_wakeup(at(44)) == 50
-    assert monitor.observe(last, at(93)) is None
+    assert monitor.next_wakeup(at(44)) == 6
+    assert monitor.observe(last, at(49)) is None
 
-    assert monitor.observe(last, at(94)).message == f"worker-1: {message}"
+    assert monitor.observe(last, at(50)).message == f"worker-1: {message}"
 
 
 def test_what_may_have_come_meanwhile_is_waited_for():
