@@ -42,7 +42,9 @@ class Sleeper:
     def __init__(self, home: Path) -> None:
         home.mkdir()
         self.home = home
-        self.record = Record(str(home), secrets.token_hex(16), "http://127.0.0.1:1", "code")
+        self.outside = home.with_name(f"{home.name}-database")
+        self.outside.mkdir()
+        self.record = Record(str(home), secrets.token_hex(16), "http://127.0.0.1:1", "code", str(self.outside))
         self.record.write()
         self.process = subprocess.Popen(["sleep", "300"], env=os.environ | {MARKER: self.record.marker})
 
@@ -92,6 +94,14 @@ def test_the_end_of_an_instance_ends_its_expiry(instances):
     assert end_recorded(one.home)
 
     assert processes.of_instance(one.record.marker) == []
+
+
+def test_what_ends_an_instance_removes_its_database(instances):
+    one, two = instances
+
+    end_recorded(one.home)
+
+    assert (one.outside.exists(), two.outside.exists()) == (False, True)
 
 
 def test_it_outlives_the_checkout_and_the_home(instances, tmp_path):

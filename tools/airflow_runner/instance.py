@@ -77,8 +77,8 @@ class AirflowInstance(AirflowApi):
         super().__init__(f"http://127.0.0.1:{port}{path}")
         self.home = home.absolute()
         self.marker = secrets.token_hex(16)
-        self.record = Record(str(self.home), self.marker, self.url, code_digest())
         self.database = chosen_database(self.home, self.marker)
+        self.record = Record(str(self.home), self.marker, self.url, code_digest(), self.database.outside)
         folders = [folder.absolute() for folder in dags]
         self._config = [base_config(self.home, port, folders, self.database.url(LOCK_SECONDS), path), config or {}]
         self.env = environment(self.home, self.marker, env or {})
@@ -132,7 +132,6 @@ class AirflowInstance(AirflowApi):
             self.record.write()
         except BaseException:
             self.record.end(grace=10)
-            self.database.remove()
             raise
 
     def stop(self, grace: float = 10) -> None:
@@ -145,7 +144,6 @@ class AirflowInstance(AirflowApi):
         self.record.end(grace)
         for process in self._running.values():
             process.wait()
-        self.database.remove()
 
     def wait_until_healthy(self, timeout: float = PATIENCE) -> None:
         """

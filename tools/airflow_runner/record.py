@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,12 +19,14 @@ class Record:
     :param marker: its identity; see :mod:`tools.airflow_runner.processes`.
     :param url: its address.
     :param code: :func:`~tools.airflow_runner.code.code_digest` when it was started.
+    :param outside: the folder of its files that are not in its home; empty for none.
     """
 
     home: str
     marker: str
     url: str
     code: str
+    outside: str = ""
 
     def write(self) -> None:
         """Leave it in the home."""
@@ -31,11 +34,15 @@ class Record:
 
     def end(self, grace: float = 10) -> None:
         """
-        End the instance, and remove the record, unless there is no home any more or another instance has it.
+        End the instance, and remove its files outside its home.
+
+        The record goes, unless there is no home any more or another instance has it.
 
         :param grace: seconds between SIGTERM and SIGKILL.
         """
         processes.end_all(self.marker, grace)
+        if self.outside:
+            shutil.rmtree(self.outside, ignore_errors=True)
         if read_record(Path(self.home)) == self:
             _file(Path(self.home)).unlink(missing_ok=True)
 

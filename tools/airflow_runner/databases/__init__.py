@@ -39,8 +39,9 @@ class Database(Protocol):
         :param component: a key of :data:`~tools.airflow_runner.instance.COMPONENTS`.
         """
 
-    def remove(self) -> None:
-        """Remove what is not in the instance's home; its processes have ended."""
+    @property
+    def outside(self) -> str:
+        """The folder of its files that are not in the instance's home; empty for none."""
 
 
 def chosen_database(home: Path, marker: str) -> Database:

@@ -81,9 +81,10 @@ class Postgresql:
         """End the server, whoever is connected to it."""
         self._run("pg_ctl", f"--pgdata={self._data}", "--mode=fast", "--wait", "stop")
 
-    def remove(self) -> None:
-        """Remove its files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    @property
+    def outside(self) -> str:
+        """Its folder."""
+        return str(self.folder)
 
     def create(self, env: Mapping[str, str]) -> None:
         """
@@ -175,7 +176,7 @@ def _make(home: Path, template: Path) -> None:
         with contextlib.suppress(OSError):
             copy.rename(template)
     finally:
-        server.remove()
+        shutil.rmtree(server.folder, ignore_errors=True)
 
 
 def _end_of(log: Path) -> str:

@@ -43,8 +43,10 @@ class Sqlite:
                 return True
         return False
 
-    def remove(self) -> None:
-        """Do nothing: its file is in the instance's home."""
+    @property
+    def outside(self) -> str:
+        """None: its file is in the instance's home."""
+        return ""
 
 
 def copy_template(target: Path) -> None:
