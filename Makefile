@@ -27,7 +27,7 @@ BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
 FOUR_AT_ONCE := --numprocesses=4 --dist=loadscope
 LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy"
 # What is done at full scale before a release.
-DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/airflow/test_crowd.py tests/cluster/airflow/test_chaos.py
+DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/airflow/test_crowd.py tests/cluster/airflow/test_chaos.py tests/cluster/airflow/test_disruptions.py
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 

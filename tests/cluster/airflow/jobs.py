@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.kinds.objects.labels import JOB, TASK
 from tests.cluster.airflow.conftest import OnCluster
@@ -12,10 +14,13 @@ from tools.airflow_runner.api import wait_until
 _GONE = 270
 
 
-def handle_of(on_cluster: OnCluster, dag_id: str, run: str) -> JobHandle:
+def handle_of(on_cluster: OnCluster, dag_id: str, run: str, map_index: int = -1) -> JobHandle:
     """The job that a task has recorded."""
-    found = wait_until(lambda: on_cluster.airflow.xcom(dag_id, run, "train", "job"), 90, lambda: "no handle in XCom")
-    return JobHandle.parse(found)
+
+    def recorded() -> Any:
+        return on_cluster.airflow.xcom(dag_id, run, "train", "job", map_index)
+
+    return JobHandle.parse(wait_until(recorded, 90, lambda: "no handle in XCom"))
 
 
 def key_of(handle: JobHandle) -> str:

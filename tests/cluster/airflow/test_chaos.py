@@ -1,4 +1,4 @@
-"""What kills healthy jobs elsewhere: processes of Airflow that stall, lose contact and come back; lost pods.
+"""What kills healthy jobs elsewhere: processes of Airflow that stall, lose contact and come back.
 
 After each: every job trained once, every task succeeded in its first or its next try, and nothing is left in the
 cluster. ``TRAINER_TEST_SCALE=full`` runs each with as many jobs and rounds as a nightly pipeline has.
@@ -194,27 +194,6 @@ def mark(airflow, training, state):
 def pods_of(on_cluster, training):
     """The pods of all jobs that the task has had."""
     return on_cluster.access.kubectl.list("pods", on_cluster.namespace, f"{TASK}={training.key}")
-
-
-@pytest.mark.parametrize("how", ["waiting", "deferred"])
-def test_a_job_that_lost_a_pod_starts_again_within_the_same_try(on_cluster, airflow, train, how):
-    for _ in range(10 if FULL else 1):
-        trainings = train(f"retried_{how}", KUBEFLOW)
-        for each in trainings:
-            pod = pods_of(on_cluster, each)[0]["metadata"]["name"]  # rank 0's, so that each start is counted
-            on_cluster.access.kubectl.evict(pod, on_cluster.namespace)
-        for each in trainings:
-            each.folder.wait_for_training(2, seconds=360)
-            each.folder.go()
-        for each in trainings:
-            task = airflow.wait_for_task(each.dag_id, each.run_id, "train", _STATES, timeout=720)
-            log = airflow.task_log(each.dag_id, each.run_id, "train")
-            assert (each.backend, task["state"], task["try_number"]) == (each.backend, "success", 1), log
-            # Where the Training Operator has not seen the pod's end, it replaces the pod, and the job goes on.
-            starts = len(set(each.folder.trainings()))
-            print(f"{each.backend}, {how}: {starts} starts")
-            assert starts == 2 or (each.backend, starts) == ("training-operator", 1), log
-    wait_until_gone(on_cluster)
 
 
 class RotatingToken:

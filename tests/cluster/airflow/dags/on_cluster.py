@@ -89,7 +89,6 @@ for how in ("waiting", "deferred"):
         ("watched", {"retries": 1}, {}, {}),
         ("patient", {"retries": 9}, {}, {}),
         ("delayed", {"retries": 1, "retry_delay": timedelta(hours=1)}, {}, {}),
-        ("retried", {"retries": 1}, {"infrastructure_retries": 2}, {}),
         ("once", {}, {}, {}),
         ("limited", {"execution_timeout": LIMIT}, {}, {}),
         ("run_limited", {}, {}, {"dagrun_timeout": LIMIT}),
