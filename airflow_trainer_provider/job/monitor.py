@@ -15,6 +15,7 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     Hope,
     cause_of,
 )
+from airflow_trainer_provider.job.diagnosis.refused_pod import refused_pod
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
 #: How long a cause may keep a replica from starting, in seconds: the kubelet has seen its mistake by then; a registry,
@@ -76,21 +77,14 @@ class CannotStart:
 class _Refusal:
     """What the cluster refuses.
 
-    :param who: the replica that waits for it, or the reason.
     :param first: the first refusal that was seen, by the clock of who refuses it.
-    :param seen_at: when that was seen.
-    :param still_missing: whether it is missing for certain, also where no more is said of it.
+    :param last: the last one.
+    :param seen_at: when the first one was seen.
     """
 
-    who: str
     first: datetime
+    last: datetime
     seen_at: datetime
-    still_missing: bool = False
-
-    @property
-    def stands_at(self) -> datetime | None:
-        """When it stands though nothing more was said of it; None where it never does."""
-        return self.seen_at + _REFUSED_STANDS if self.still_missing else None
 
 
 @dataclass(frozen=True)
@@ -110,8 +104,9 @@ class Monitor:
     # There is one for each job that waits.
     __slots__ = (
         "_ends_at",
-        "_refusal",
+        "_refusals",
         "_seen_since",
+        "_stands_at",
         "_start_failures",
         "_started",
         "_timeout",
@@ -128,7 +123,10 @@ class Monitor:
         # Whether an init container has failed before any training has run.
         self._unrun = False
         self._ends_at: datetime | None = None
-        self._refusal: _Refusal | None = None
+        # By the replica, or the pod, that is refused; by the reason where none is named.
+        self._refusals: dict[str, _Refusal] = {}
+        # When the last one stands though nothing more is reported of it.
+        self._stands_at: datetime | None = None
 
     def observe(self, status: JobStatus, now: datetime) -> CannotStart | None:
         """Take in how the job stands.
@@ -164,24 +162,30 @@ class Monitor:
         """
         ends = [failure.since + failure.limit for failure in self._start_failures.values()]
         timeout = self._timeout_at()
-        stands_at = self._refusal.stands_at if self._refusal else None
-        ends += filter(None, (timeout, self._ends_at, stands_at))
+        ends += filter(None, (timeout, self._ends_at, self._stands_at))
         return max(0.0, (min(ends) - now).total_seconds()) if ends else None
 
     def _refused(self, status: JobStatus, now: datetime) -> CannotStart | None:
         """Why the job can never start, where the cluster refuses it again and again; None where it does not."""
         hope = cause_of(status.reason, status.message).hope
+        self._stands_at = None
         if status.phase.ended or hope not in _PATIENCE or status.refused_at is None:
-            self._refusal = None
+            self._refusals = {}
             return None
         refused = _what_is_refused(status)
-        who, known = refused.replica or refused.reason, self._refusal
-        if known is None or known.who != who:
-            known = _Refusal(who, status.refused_at, now)
-        self._refusal = known = replace(known, still_missing=status.still_missing)
-        is_again = status.refused_at - known.first >= _REFUSED_STANDS
-        stands = known.stands_at is not None and now >= known.stands_at
+        known = self._noted(refused.replica or refused_pod(refused.message) or refused.reason, status.refused_at, now)
+        if status.still_missing:
+            self._stands_at = known.seen_at + _REFUSED_STANDS
+        is_again = known.last - known.first >= _REFUSED_STANDS
+        stands = self._stands_at is not None and now >= self._stands_at
         return refused if is_again or stands else None
+
+    def _noted(self, who: str, at: datetime, now: datetime) -> _Refusal:
+        """Note a refusal. Those of several pods alternate; one that is not refused any more may be there."""
+        others = {name: each for name, each in self._refusals.items() if at - each.last <= 2 * _REFUSED_STANDS}
+        known = self._refusals.get(who) or _Refusal(at, at, now)
+        self._refusals = {**others, who: replace(known, last=at)}
+        return self._refusals[who]
 
     def _note_start_failures(self, status: JobStatus, now: datetime) -> None:
         found = {}

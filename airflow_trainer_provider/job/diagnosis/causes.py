@@ -21,8 +21,6 @@ SIDECAR = "Sidecar:"
 DEADLINE = "DeadlineExceeded"
 #: Reasons of the kubelet for a container that it cannot start yet, which only an event has.
 NODE_WARNINGS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
-#: How the API server begins to refuse a pod by itself, and the pod's name. A webhook's refusal has no name.
-REFUSED_POD = re.compile(r'\b[Pp]ods? "([^"]+)" is (?:forbidden|invalid)')
 #: The reason of Trainer's controller that could not create a JobSet, or what that needs.
 NO_JOB_SET = "TrainJobResourcesCreationFailed"
 #: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.

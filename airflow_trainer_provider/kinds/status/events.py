@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_trainer_provider.job.diagnosis.causes import NODE_WARNINGS, REFUSED_POD
+from airflow_trainer_provider.job.diagnosis.causes import NODE_WARNINGS
+from airflow_trainer_provider.job.diagnosis.refused_pod import refused_pod, stem_of
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects.labels import QUEUE
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
@@ -21,8 +21,6 @@ _ENDS = frozenset(
     {"BackoffLimitExceeded", "DeadlineExceeded", "FailedJobs", "JobSetFailed", "PodFailurePolicy", "ReachedMaxRestarts"}
 )
 _ACTION = "failure policy action"
-#: What Kubernetes adds to ``generateName``.
-_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{0,5}$")
 
 
 @dataclass(frozen=True)
@@ -52,23 +50,8 @@ def last_warning(
     """
     found = [_warned(event) for event in events if _is_warning(event) and not _is_of_pod(event)]
     found = [each for each in found if since is None or (each.at and each.at >= since)]
-    stems = set(map(_stem, created))
-    return next((each for each in reversed(found) if refused_pod(each) not in stems), None)
-
-
-def refused_pod(warned: Warned) -> str | None:
-    """The pod that the API server has refused.
-
-    :param warned: what its controller says.
-    :return: its name, without what Kubernetes generates of it; None where no pod is named, as by webhooks.
-    """
-    refused = REFUSED_POD.search(warned.message or "")
-    return _stem(refused.group(1)) if refused else None
-
-
-def _stem(name: str) -> str:
-    """The name of a pod without what Kubernetes generates of it, which is new for each try."""
-    return _GENERATED.sub("", name)
+    stems = set(map(stem_of, created))
+    return next((each for each in reversed(found) if refused_pod(each.message) not in stems), None)
 
 
 def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:

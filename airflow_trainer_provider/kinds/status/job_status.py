@@ -76,7 +76,7 @@ def job_status(
     parts = without_workloads(children)
     controller = kind.read(main, parts)
     replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
-    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(replicas, pods, parts, events)
+    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(main, replicas, pods, children, events)
     lost = cut_short(main, controller, replicas)
     phase, reason, message = _held_up(kind, main, controller, replicas) or _phase(
         main, controller, replicas, children, events, deleted, lost, warned
@@ -107,8 +107,12 @@ def _uncounted(replicas: Sequence[ReplicaState]) -> Counter[str | None]:
 
 
 def _goes_on(main: Manifest, replicas: Sequence[ReplicaState]) -> bool:
-    """Whether the job trains with the nodes that it has."""
-    return labels.is_elastic(main) and any(replica.stage == "running" for replica in replicas)
+    """Whether the job trains with the nodes that it has, or is about to."""
+    return labels.is_elastic(main) and any(map(_is_under_way, replicas))
+
+
+def _is_under_way(replica: ReplicaState) -> bool:
+    return replica.stage == "running" or (replica.stage == "waiting" and has_node(replica) and not is_hindered(replica))
 
 
 def _blocking(

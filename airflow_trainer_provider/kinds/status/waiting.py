@@ -15,6 +15,7 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     cause_of,
     is_of_pod_creation,
 )
+from airflow_trainer_provider.job.diagnosis.refused_pod import refused_pod
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.events import (
@@ -22,7 +23,7 @@ from airflow_trainer_provider.kinds.status.events import (
     last_warning,
     let_go_at,
     queued_by_kueue,
-    refused_pod,
+    without_workloads,
 )
 from airflow_trainer_provider.kinds.status.pod_end import how_it_ended, parse_time
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
@@ -60,16 +61,18 @@ def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tupl
 
 
 def warned_of(
+    main: Manifest,
     replicas: Sequence[ReplicaState],
     pods: Sequence[Manifest],
-    parts: Sequence[Manifest],
+    children: Sequence[Manifest],
     events: Sequence[Manifest],
 ) -> Warned | None:
     """Why a controller has not created the pods that replicas wait for, where it says so.
 
+    :param main: the main object.
     :param replicas: of the job.
     :param pods: all of the job's, those of its initializers too.
-    :param parts: the objects by which its controller creates them.
+    :param children: the objects by which its controller creates them, and the job's Kueue Workload.
     :param events: of its objects, newest last.
     """
     without_pod = [replica for replica in waiting_of(replicas) if replica.pod is None]
@@ -79,8 +82,10 @@ def warned_of(
     made = [parse_time(each["metadata"]["creationTimestamp"]) for each in pods]
     # What was said before a replica has lost its pod, or another pod was made, may hold no more; else it is renewed.
     since = max([*ends, *made], default=None)
-    warned = last_warning(events, since, {each["metadata"]["name"] for each in pods if _is_alive(each)})
-    return warned and replace(warned, still_missing=_is_missing(warned, since, parts))
+    # The same holds of what was said before the job was resumed.
+    earliest = max(filter(None, (since, _released_at(main, children))), default=None)
+    warned = last_warning(events, earliest, {each["metadata"]["name"] for each in pods if _is_alive(each)})
+    return warned and replace(warned, still_missing=_is_missing(warned, since, without_workloads(children)))
 
 
 def _is_missing(warned: Warned, since: datetime | None, parts: Sequence[Manifest]) -> bool:
@@ -93,7 +98,7 @@ def _is_missing(warned: Warned, since: datetime | None, parts: Sequence[Manifest
     if warned.at is None or not is_of_pod_creation(warned.reason, warned.message):
         return False
     # Where no pod is named, it may be one that was created a moment later.
-    return since is None or refused_pod(warned) is not None or warned.at > since + _SKEW
+    return since is None or refused_pod(warned.message) is not None or warned.at > since + _SKEW
 
 
 def _is_alive(pod: Manifest) -> bool:
@@ -169,10 +174,15 @@ def _has_failed_unrun(replica: ReplicaState) -> bool:
 
 
 def _could_start_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
+    released_at = _released_at(main, children)
+    return released_at if released_at or queued_by_kueue(main) else parse_time(main["metadata"]["creationTimestamp"])
+
+
+def _released_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
+    """When a queue let the job go, or when it was resumed; None where neither is known."""
     if queued_by_kueue(main):
         return let_go_at(children)
-    created_at = parse_time(main["metadata"]["creationTimestamp"])
-    return max([created_at, *filter(None, map(_resumed_at, (main, *children)))])
+    return max(filter(None, map(_resumed_at, (main, *children))), default=None)
 
 
 def _resumed_at(manifest: Manifest) -> datetime | None:

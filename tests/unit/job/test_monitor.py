@@ -236,8 +236,10 @@ def test_what_may_have_come_meanwhile_is_waited_for():
 def test_a_pod_that_was_refused_and_is_made_a_while_later_is_waited_for():
     monitor = Monitor(None)
     monitor.observe(_refused(_FORBIDDEN, 3), at(5))
-    monitor.observe(_status("run", "ContainerCreating"), at(54))
+    assert monitor.next_wakeup(at(5)) == 45
+    monitor.observe(_status("run", "ContainerCreating"), at(49))
 
+    assert monitor.next_wakeup(at(49)) is None
     assert monitor.observe(_status("run", "ContainerCreating"), at(5000)) is None
     assert monitor.observe(_refused(_FORBIDDEN, 4990), at(5001)) is None
 
@@ -249,6 +251,43 @@ def test_what_is_refused_only_once_more_a_while_after_it_was_granted_is_waited_f
 
     assert monitor.observe(_refused(_FORBIDDEN, 9000), at(9001)) is None
     assert monitor.observe(_refused(_FORBIDDEN, 9050), at(9051)) is not None
+
+
+def _refused_pod(name, seconds, *, missing=True):
+    return _refused(f'Error creating: pods "{name}-22222" is forbidden: no', seconds, missing=missing)
+
+
+def test_a_pod_that_is_refused_once_another_one_is_there_has_its_own_time():
+    monitor = Monitor(None)
+    monitor.observe(_refused_pod("job-0", 3), at(5))
+
+    assert monitor.observe(_refused_pod("job-1", 48), at(50)) is None
+    assert monitor.next_wakeup(at(50)) == 45
+    assert monitor.observe(_refused_pod("job-1", 48), at(95)) is not None
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_the_time_of_pods_whose_refusals_alternate_is_up_as_well(missing):
+    monitor = Monitor(None)
+    for seconds in range(0, 44, 4):
+        assert monitor.observe(_refused_pod(f"job-{seconds % 8}", seconds, missing=missing), at(seconds)) is None
+
+    assert monitor.observe(_refused_pod("job-0", 46, missing=missing), at(46)) is not None
+
+
+def test_a_refusal_of_long_ago_is_no_part_of_a_new_one():
+    monitor = Monitor(None)
+    monitor.observe(_refused_pod("job-0", 0), at(0))
+    monitor.observe(_refused(_DENIED, 91, missing=False), at(91))
+
+    assert monitor.observe(_refused_pod("job-0", 92), at(92)) is None
+
+
+def test_a_refusal_that_is_reported_every_few_minutes_ends_the_job():
+    monitor = Monitor(None)
+    monitor.observe(_refused_pod("job-0", 0, missing=False), at(0))
+
+    assert monitor.observe(_refused_pod("job-0", 122, missing=False), at(122)) is not None
 
 
 def test_the_refusals_of_two_replicas_are_two():

@@ -950,7 +950,27 @@ def test_what_is_refused_of_an_elastic_job_that_trains_is_not_waited_for():
     elastic = {"annotations": {"airflow-trainer-provider/elastic": "true"}}
 
     assert status(running("worker-0"), events=events, main=elastic).refused_at is None
+    assert status(_creating("worker-0"), events=events, main=elastic).refused_at is None
     assert status(pod("unschedulable", "worker-0"), events=events, main=elastic).refused_at == at(40)
+
+
+@pytest.mark.parametrize(("suspended", "reason"), [(None, "FailedCreate"), (30, "FailedCreate"), (41, None)])
+def test_a_refusal_from_before_the_job_was_resumed_may_hold_no_more(suspended, reason):
+    condition = {"type": "Suspended", "status": "False", "lastTransitionTime": _text(suspended or 0)}
+    conditions = {} if suspended is None else {"conditions": [condition]}
+    child = {"kind": "Job", "metadata": {"name": "job-worker", "creationTimestamp": _text(0)}, "status": conditions}
+
+    assert status(children=[child], events=[_event("FailedCreate", _FORBIDDEN, 40)]).reason == reason
+
+
+def test_a_refused_replica_is_known_by_its_whole_index():
+    """Its digits may be letters of the names that Kubernetes generates."""
+    pods = [running(f"worker-{index}", created=35) for index in range(4)]
+    event = _event("FailedCreatePod", 'Error creating: pods "worker-4" is forbidden: no', 40)
+
+    found = status(*pods, events=[event], groups={"worker": 5})
+
+    assert (found.reason, found.still_missing) == ("FailedCreatePod", True)
 
 
 def test_a_refusal_from_before_another_pod_was_made_may_hold_no_more():
