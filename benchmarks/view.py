@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,7 @@ def postgresql() -> Iterator[tuple[str, int]]:
         finally:
             server.stop()
     finally:
-        server.remove()
+        shutil.rmtree(server.folder, ignore_errors=True)
 
 
 def measure(home: Path, url: str, database: int | None, jobs: Mapping[str, int], turns: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import httpx
 import pytest
@@ -79,4 +80,6 @@ def test_another_process_finds_it_and_ends_all_of_it(tmp_path):
 
     assert processes.of_instance(airflow.marker) == []
     assert recorded_url(airflow.home) is None
+    outside = airflow.database.outside
+    assert not outside or not Path(outside).exists()
     airflow.stop()
