@@ -25,9 +25,12 @@ settings.load_profile("untimed")
 #: Tests that take turns: those of a group share one Airflow, and jobs of large frameworks need both cores. A test is of
 #: the first group that fits. Where no cluster runs, there is room for two Airflows.
 _TURNS = (
+    # They share a process of Airflow.
+    ("tests/local/test_examples.py",),
+    # Airflows that have no scheduler.
+    ("tests/airflow/test_doors.py",),
     # They have Airflows of their own.
     (
-        "tests/airflow/test_doors.py",
         "tests/airflow/test_deployments.py",
         "tests/airflow/test_crowd.py",
         "tests/airflow/test_lineage.py",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,42 @@ def planted() -> str:
     return f"Planted7{uuid.uuid4().hex}"
 
 
-@pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory, planted: str) -> Iterator[AirflowUnderTest]:
+class _Shared:
+    """The Airflow of all tests that need none of their own."""
+
+    def __init__(self) -> None:
+        self._running = contextlib.ExitStack()
+        self._instance: AirflowUnderTest | None = None
+
+    def instance(self, tmp_path_factory: pytest.TempPathFactory, env: Mapping[str, str]) -> AirflowUnderTest:
+        """The Airflow, which is started where there is none."""
+        if self._instance is None:
+            home, config = tmp_path_factory.mktemp("airflow") / "home", {**QUICK_TO_NOTICE, **FOLDERS}
+            instance = AirflowUnderTest(home, [EXAMPLES, HERE / "dags"], config=config, env=env)
+            self._instance = self._running.enter_context(instance)
+        return self._instance
+
+    def end(self) -> None:
+        self._instance = None
+        self._running.close()
+
+
+_shared = _Shared()
+
+
+@pytest.fixture
+def airflow(tmp_path_factory: pytest.TempPathFactory, planted: str) -> AirflowUnderTest:
     """A running Airflow over the examples in dags/ and the DAGs in tests/airflow/dags/."""
-    folders = [folder for folder in (EXAMPLES, HERE / "dags") if folder.exists()]
-    home = tmp_path_factory.mktemp("airflow") / "home"
-    env = {"AIRFLOW_VAR_PLANTED": planted}
-    with AirflowUnderTest(home, folders, config={**QUICK_TO_NOTICE, **FOLDERS}, env=env) as instance:
-        yield instance
+    return _shared.instance(tmp_path_factory, {"AIRFLOW_VAR_PLANTED": planted})
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the Airflow with the last test of this folder: even one that does nothing takes half a core."""
+    if nextitem is None or HERE not in nextitem.path.parents:
+        _shared.end()
+
+
+def pytest_sessionfinish() -> None:
+    """End the Airflow of a run that was interrupted."""
+    _shared.end()

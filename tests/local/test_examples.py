@@ -6,7 +6,8 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,38 +57,68 @@ class DagRun:
     log: str
 
 
-@pytest.fixture
-def run_dag(tmp_path: Path) -> Callable[[str], DagRun]:
-    """Runs a DAG by `airflow dags test` in an Airflow home of its own."""
-    home = tmp_path / "home"
-    home.mkdir()
-    database = Sqlite(home / "airflow.db")
-    write_config(home / "airflow.cfg", base_config(home, 1, [DAGS], database.url(30)))
-    database.prepare({})
+class DagsTest:
+    """Runs DAGs by `airflow dags test`, one after the other, in an Airflow home of their own."""
 
-    def run(dag_id: str) -> DagRun:
-        ended = subprocess.run(
-            [sys.executable, "-m", "airflow", "dags", "test", dag_id],
-            env=environment(home, "test", {}),
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir()
+        database = Sqlite(self.home / "airflow.db")
+        write_config(self.home / "airflow.cfg", base_config(self.home, 1, [DAGS], database.url(30)))
+        database.prepare({})
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("run_dags.py"))],
+            env=environment(self.home, "test", {}),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
-            timeout=600,
-            check=False,
         )
-        with sqlite3.connect(home / "airflow.db") as database:
-            rows = database.execute("select task_id, key, value from xcom").fetchall()
+
+    def __call__(self, dag_id: str) -> DagRun:
+        """Run a DAG."""
+        output = self.home / f"{dag_id}-{uuid.uuid4().hex[:6]}.log"
+        print(dag_id, output, file=self._process.stdin, flush=True)
+        assert self._process.stdout
+        answer = self._process.stdout.readline().strip()
+        log = output.read_text() if output.exists() else ""
+        assert answer == dag_id, log
+        with sqlite3.connect(self.home / "airflow.db") as database:
+            query = "select state, run_id from dag_run where dag_id = ? order by id"
+            state, run_id = database.execute(query, [dag_id]).fetchall()[-1]
+            which, of_run = "where dag_id = ? and run_id = ?", (dag_id, run_id)
+            rows = database.execute(f"select task_id, key, value from xcom {which}", of_run).fetchall()
             return DagRun(
-                state=str(database.execute("select state from dag_run").fetchall()[0][0]),
-                tasks=dict(database.execute("select task_id, state from task_instance").fetchall()),
+                state=state,
+                tasks=dict(database.execute(f"select task_id, state from task_instance {which}", of_run).fetchall()),
                 xcoms={(task, key): _json(value) for task, key, value in rows},
-                log=ended.stdout,
+                log=log,
             )
 
-    return run
+    def end(self) -> None:
+        """End the process."""
+        try:
+            self._process.communicate(timeout=60)
+        finally:
+            self._process.kill()
 
 
-def test_the_demo_trains_a_model_that_passes_the_gate(run_dag: Callable[[str], DagRun]) -> None:
+@pytest.fixture(scope="module")
+def run_dag(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsTest]:
+    """For DAGs that do not look at one another's jobs."""
+    runs = DagsTest(tmp_path_factory.mktemp("examples"))
+    yield runs
+    runs.end()
+
+
+@pytest.fixture
+def run_dag_alone(tmp_path: Path) -> Iterator[DagsTest]:
+    """For a DAG that looks at all jobs."""
+    runs = DagsTest(tmp_path)
+    yield runs
+    runs.end()
+
+
+def test_the_demo_trains_a_model_that_passes_the_gate(run_dag: DagsTest) -> None:
     run = run_dag("demo_retraining")
 
     assert run.tasks == dict.fromkeys(("prepare", "train", "evaluate", "gate"), "success"), run.log
@@ -101,7 +132,7 @@ def test_the_demo_trains_a_model_that_passes_the_gate(run_dag: Callable[[str], D
     assert run.xcoms["train", "progress"]["history"]["train_logloss"][0]["step"] == list(range(20))
 
 
-def test_the_example_of_a_function_returns_what_all_ranks_have_added_up(run_dag: Callable[[str], DagRun]) -> None:
+def test_the_example_of_a_function_returns_what_all_ranks_have_added_up(run_dag: DagsTest) -> None:
     run = run_dag("example_function")
 
     assert run.tasks == dict.fromkeys(("prepare", "square", "train", "check"), "success"), run.log
@@ -116,7 +147,7 @@ def test_the_example_of_a_function_returns_what_all_ranks_have_added_up(run_dag:
 
 
 @pytest.mark.parametrize("dag_id", [pytest.param(name, marks=() if name in LIGHT else heavy) for name in EXAMPLES])
-def test_an_example_trains(dag_id: str, run_dag: Callable[[str], DagRun]) -> None:
+def test_an_example_trains(dag_id: str, run_dag: DagsTest) -> None:
     run = run_dag(dag_id)
 
     assert set(run.tasks.values()) == {"success"}, run.log
@@ -130,8 +161,8 @@ def test_an_example_trains(dag_id: str, run_dag: Callable[[str], DagRun]) -> Non
         assert run.xcoms[place] == url
 
 
-def test_the_example_of_a_clean_up_lists_and_deletes(run_dag: Callable[[str], DagRun]) -> None:
-    run = run_dag("example_clean_up")
+def test_the_example_of_a_clean_up_lists_and_deletes(run_dag_alone: DagsTest) -> None:
+    run = run_dag_alone("example_clean_up")
 
     assert run.tasks == dict.fromkeys(("list", "clean_up"), "success"), run.log
     # There were no jobs yet.

@@ -64,7 +64,6 @@ def base_config(
             "secret_key": secrets.token_urlsafe(32),
         },
         "api_auth": {"jwt_secret": secrets.token_urlsafe(64)},
-        "scheduler": {"scheduler_idle_sleep_time": "0.2"},
         "dag_processor": {
             "dag_bundle_config_list": json.dumps(bundles),
             "refresh_interval": "5",

@@ -131,7 +131,7 @@ async def test_nothing_is_asked_while_a_request_would_end_the_task(
     airflow, monkeypatch, comms, handles_errors, status, written
 ):
     monkeypatch.setattr(progress, "READ_SECONDS", 0.1)
-    monkeypatch.setattr(progress, "LAST_SECONDS", 1.0)
+    monkeypatch.setattr(progress, "LAST_SECONDS", 60.0 if written else 1.0)
     asked = []
 
     class Api(BaseHTTPRequestHandler):
