@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from airflow_trainer_provider.errors import JobLost, JobTimeout, TrainJobError
 from airflow_trainer_provider.job.backend import Backend, LogLine, Tracked
 from airflow_trainer_provider.job.handle import JobHandle
-from airflow_trainer_provider.job.monitor import CannotStart, Monitor
+from airflow_trainer_provider.job.monitor import GivenUp, Monitor
 from airflow_trainer_provider.job.plan.tools import is_whole, with_node
 from airflow_trainer_provider.job.progress.reporter import Reporter
 from airflow_trainer_provider.job.queue.notes import QueueNotes
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 #: How soon the replicas' lines are read again after that has failed, in seconds.
 _READ_AGAIN = 30.0
-#: How long a job that can never start may take to end, in seconds.
+#: How long a job that can only fail may take to end, in seconds.
 _ENDED_SECONDS = 900.0
 
 
@@ -44,7 +44,7 @@ async def follow(
 ) -> JobStatus:
     """Wait for a job's end, and emit its phases and its replicas' lines on the way.
 
-    A job that can never start is ended; its status then is that it has failed, and why. One created outside Airflow is
+    A job that can only fail is ended; its status then is that it has failed, and why. One created outside Airflow is
     left alone.
 
     :param backend: where it runs.
@@ -123,7 +123,7 @@ def _may_have_lines(status: JobStatus) -> bool:
 async def _statuses(
     backend: Backend, handle: JobHandle, monitor: Monitor | None, deadline: datetime | None
 ) -> AsyncGenerator[JobStatus, None]:
-    """The job's statuses up to its end; of a job that can never start, the last is that it has failed."""
+    """The job's statuses up to its end; of a job that can only fail, the last is that it has failed."""
     changes = _Changes(backend.watch(handle))
     status: JobStatus | None = None
     try:
@@ -148,9 +148,9 @@ async def _statuses(
 
 
 async def _end(
-    backend: Backend, handle: JobHandle, verdict: CannotStart, changes: _Changes, deadline: datetime | None
+    backend: Backend, handle: JobHandle, verdict: GivenUp, changes: _Changes, deadline: datetime | None
 ) -> JobStatus | None:
-    """End a job that can never start, and wait until it has ended.
+    """End a job that can only fail, and wait until it has ended.
 
     That wait is over at the deadline, and after :data:`_ENDED_SECONDS`: an object that cannot be deleted, such as a pod
     on a node that is gone, must not keep the verdict back.
@@ -166,7 +166,7 @@ async def _end(
 
 async def _judged(
     backend: Backend, handle: JobHandle, monitor: Monitor | None, status: JobStatus | None
-) -> tuple[JobStatus | None, CannotStart | None]:
+) -> tuple[JobStatus | None, GivenUp | None]:
     """The job's status, and why it is not worth waiting for; None where it is."""
     verdict = monitor.observe(status, _now()) if monitor and status else None
     if monitor is None or status is None or verdict is None:

@@ -1,4 +1,4 @@
-"""Distinguishes a job that starts slowly from one that never will. Sans-IO: statuses and times in, verdict out."""
+"""Distinguishes a job that is slow from one that can only fail. Sans-IO: statuses and times in, verdict out."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ _REFUSED_STANDS = timedelta(seconds=45)
 _ENDS_WITHIN = timedelta(seconds=15)
 #: Phases of a job whose pods wait to start.
 _ON_ITS_WAY = (JobPhase.QUEUED, JobPhase.STARTING)
+#: How long a job that has lost a replica for good may go on: its other replicas may end it, or end with it.
+_WITHOUT_LOST = timedelta(seconds=60)
 #: The cause of a replica that has failed, and that nothing starts again.
 _BLOCKED = "blocked"
 #: How long a job is looked at before its startup timeout can end it: whoever takes a job over sees it at its worst.
@@ -36,22 +38,24 @@ _SEEN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class CannotStart:
+class GivenUp:
     """The verdict on a job that is not worth waiting for.
 
     :param reason: one CamelCase word: what hinders a replica, or the job; ``StartupTimeout`` where nothing seems to.
     :param message: more on it, for people.
-    :param replica: the one that does not start; None where no single one is to blame.
+    :param replica: the one that does not start, or was lost; None where no single one is to blame.
+    :param what: what is wrong with the job, for people.
     """
 
     reason: str
     message: str
     replica: str | None = None
+    what: str = "it cannot start"
 
     @property
     def why(self) -> str:
         """Why the job is ended, for people."""
-        return f"{'its time is up' if self.reason == DEADLINE else 'it cannot start'}: {self.reason}: {self.message}"
+        return f"{self.what}: {self.reason}: {self.message}"
 
     def outcome(self, status: JobStatus, now: datetime) -> JobStatus:
         """The last status of the job that is ended for it.
@@ -96,7 +100,7 @@ class _StartFailure:
 
 
 class Monitor:
-    """Watches one job's start, and its deadline.
+    """Watches one job's start, its deadline, and whether it lacks a replica.
 
     :param startup_timeout: ``run_policy.startup_timeout_seconds`` of the job; None bounds only what can never start.
     """
@@ -104,6 +108,7 @@ class Monitor:
     # There is one for each job that waits.
     __slots__ = (
         "_ends_at",
+        "_lost_since",
         "_refusals",
         "_seen_since",
         "_stands_at",
@@ -123,12 +128,13 @@ class Monitor:
         # Whether an init container has failed before any training has run.
         self._unrun = False
         self._ends_at: datetime | None = None
+        self._lost_since: datetime | None = None
         # By the replica, or the pod, that is refused; by the reason where none is named.
         self._refusals: dict[str, _Refusal] = {}
         # When the last one stands though nothing more is reported of it.
         self._stands_at: datetime | None = None
 
-    def observe(self, status: JobStatus, now: datetime) -> CannotStart | None:
+    def observe(self, status: JobStatus, now: datetime) -> GivenUp | None:
         """Take in how the job stands.
 
         :param status: the job's status; again and again the same is fine.
@@ -140,7 +146,10 @@ class Monitor:
         is_bound = status.phase in _ON_ITS_WAY and status.deadline_at
         self._ends_at = status.deadline_at + _ENDS_WITHIN if status.deadline_at and is_bound else None
         if self._ends_at and now >= self._ends_at:
-            return CannotStart(DEADLINE, "it has had all the time that run_policy.active_deadline_seconds gives it")
+            message = "it has had all the time that run_policy.active_deadline_seconds gives it"
+            return GivenUp(DEADLINE, message, what="its time is up")
+        if lost := self._lost(status, now):
+            return lost
         if refused := self._refused(status, now):
             return refused
         for failure in self._start_failures.values():
@@ -162,10 +171,23 @@ class Monitor:
         """
         ends = [failure.since + failure.limit for failure in self._start_failures.values()]
         timeout = self._timeout_at()
-        ends += filter(None, (timeout, self._ends_at, self._stands_at))
+        lost_at = self._lost_since + _WITHOUT_LOST if self._lost_since else None
+        ends += filter(None, (timeout, self._ends_at, self._stands_at, lost_at))
         return max(0.0, (min(ends) - now).total_seconds()) if ends else None
 
-    def _refused(self, status: JobStatus, now: datetime) -> CannotStart | None:
+    def _lost(self, status: JobStatus, now: datetime) -> GivenUp | None:
+        """Why the job can only fail, where it goes on for long without a replica that was taken away for good."""
+        lost = next((replica for replica in status.replicas if replica.name == status.lost), None)
+        if lost is None:
+            self._lost_since = None
+            return None
+        self._lost_since = self._lost_since or now
+        if now < self._lost_since + _WITHOUT_LOST:
+            return None
+        message = lost.message or "it was taken away before its end"
+        return GivenUp(lost.reason or "Unknown", message, lost.name, f"it cannot succeed without {lost.name}")
+
+    def _refused(self, status: JobStatus, now: datetime) -> GivenUp | None:
         """Why the job can never start, where the cluster refuses it again and again; None where it does not."""
         hope = cause_of(status.reason, status.message).hope
         self._stands_at = None
@@ -218,7 +240,7 @@ class Monitor:
         seen = min(self._timeout, timedelta(seconds=_SEEN_SECONDS))
         return max(self._waiting_since + self._timeout, self._seen_since + seen)
 
-    def _timed_out(self, status: JobStatus) -> CannotStart:
+    def _timed_out(self, status: JobStatus) -> GivenUp:
         assert self._timeout is not None
         waiting = [replica for replica in status.replicas if replica.started_at is None]
         late = (
@@ -228,9 +250,9 @@ class Monitor:
         hindered = next((replica for replica in waiting if replica.reason not in ON_THE_WAY), None)
         if hindered and hindered.reason:
             message = f"{late}: {hindered.message}" if hindered.message else late
-            return CannotStart(hindered.reason, message, hindered.name)
+            return GivenUp(hindered.reason, message, hindered.name)
         said = status.message or _said_on_the_way(waiting) or status.text()
-        return CannotStart(status.reason or "StartupTimeout", f"{late}: {said}")
+        return GivenUp(status.reason or "StartupTimeout", f"{late}: {said}")
 
 
 def _said_on_the_way(waiting: Sequence[ReplicaStatus]) -> str | None:
@@ -243,11 +265,11 @@ def _names(replicas: Sequence[ReplicaStatus]) -> str:
     return ", ".join(replica.name for replica in replicas[:3]) + (", ..." if len(replicas) > 3 else "")
 
 
-def _what_is_refused(status: JobStatus) -> CannotStart:
+def _what_is_refused(status: JobStatus) -> GivenUp:
     said = (status.reason, status.message)
     replica = next((each for each in status.replicas if said == (each.reason, f"{each.name}: {each.message}")), None)
     message = (replica.message if replica else status.message) or "the cluster refuses it"
-    return CannotStart(status.reason or "Unknown", message, replica.name if replica else None)
+    return GivenUp(status.reason or "Unknown", message, replica.name if replica else None)
 
 
 def _start_failure_of(replica: ReplicaStatus) -> tuple[str | None, float]:
@@ -259,9 +281,9 @@ def _start_failure_of(replica: ReplicaStatus) -> tuple[str | None, float]:
     return f"{'rejected' if cause.kind == 'rejected' else 'image'} {cause.hope}", _PATIENCE[cause.hope]
 
 
-def _never_starts(failure: _StartFailure) -> CannotStart:
+def _never_starts(failure: _StartFailure) -> GivenUp:
     replica = failure.replica
     reason = replica.reason or "Unknown"
     late = f"its container has not started for {failure.limit.total_seconds():g} s"
     message = replica.message or ("it has failed, and the job cannot start" if failure.kind == _BLOCKED else late)
-    return CannotStart(reason, message, replica.name)
+    return GivenUp(reason, message, replica.name)

@@ -136,6 +136,7 @@ class JobStatus(_Record):
     :param deadline_at: when the job's time is up, where its controller does not end it in any case; likewise.
     :param blocked_by: the replica whose failure keeps the job from starting, and that the controller neither counts nor
         cures; likewise.
+    :param lost: the replica that was taken away and that nothing starts again, so that the job can only fail; likewise.
     :param queue: its place in the queue that holds it, where the backend knows; likewise.
     :param progress: what the training reports, where the backend knows; not part of the record either.
     :param node_address: of a node that runs a replica of a job with tools, where the backend knows; likewise.
@@ -155,6 +156,7 @@ class JobStatus(_Record):
     still_missing: bool = Field(default=False, exclude=True)
     deadline_at: datetime | None = Field(default=None, exclude=True)
     blocked_by: str | None = Field(default=None, exclude=True)
+    lost: str | None = Field(default=None, exclude=True)
     queue: QueuePlace | None = Field(default=None, exclude=True)
     progress: Progress | None = Field(default=None, exclude=True)
     node_address: str | None = Field(default=None, exclude=True)

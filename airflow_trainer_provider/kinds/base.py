@@ -120,6 +120,8 @@ class ControllerStatus:
     :param message: more on the reason, for people.
     :param restarts: how often the whole job was started again.
     :param job_set: the uid of the JobSet that counts them, where one does and is there.
+    :param keeps_complete: whether a replica that it takes for complete is not started again, whatever becomes of the
+        others.
     """
 
     phase: JobPhase | None = None
@@ -129,6 +131,7 @@ class ControllerStatus:
     finished_at: datetime | None = None
     restarts: int = 0
     job_set: str | None = None
+    keeps_complete: bool = False
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
         return ControllerStatus(JobPhase.FAILED, reason, message, started, at, restarts)
     if lost := (main["metadata"].get("annotations") or {}).get(PART_DELETED) or _lost(main, children):
         return ControllerStatus(JobPhase.FAILED, DELETED, lost, started, restarts=restarts)
-    return ControllerStatus(*_under_way(children), started, restarts=restarts)
+    return ControllerStatus(*_under_way(children), started, restarts=restarts, keeps_complete=True)
 
 
 def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:

@@ -37,12 +37,14 @@ class _Written(BaseModel):
     :param job_set: the uid of the JobSet, where it is a part of one.
     :param attempt: of that.
     :param end: how it ended.
+    :param succeeded: whether all containers of its pod exited with 0.
     """
 
     at: AwareDatetime
     job_set: str | None = None
     attempt: int | None = None
     end: _End
+    succeeded: bool = False
 
 
 _WRITTEN = TypeAdapter(dict[str, _Written])
@@ -58,7 +60,13 @@ def with_written(
     :param controller: what its controller says. Of a job that goes on, nothing is changed.
     :param replicas: as the pods have them.
     """
-    written = _written(main) if controller.phase and controller.phase.ended else {}
+    return _completed(kind, main, controller, replicas) if controller.phase and controller.phase.ended else replicas
+
+
+def _completed(
+    kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
+) -> list[ReplicaState]:
+    written = _written(main)
     return [
         _from_written(replica, entry)
         if (entry := written.get(replica.status.name)) and _holds(entry, kind, controller, replica)
@@ -82,8 +90,10 @@ def to_write(
     wanted = {name: each for name, each in written.items() if name in known and _is_end_of(each, known[name])}
     for replica in _lost(main, controller, replicas):
         is_of_interest = controller.phase is not JobPhase.FAILED or replica.status.name == first_failed
-        if is_of_interest and len(wanted) < _MOST_WRITTEN:
-            wanted.setdefault(replica.status.name, _entry(replica))
+        known_end = wanted.get(replica.status.name)
+        is_news = len(wanted) < _MOST_WRITTEN if known_end is None else replica.has_succeeded > known_end.succeeded
+        if is_of_interest and is_news:
+            wanted[replica.status.name] = _entry(replica)
     if wanted == written:
         return None
     text = _WRITTEN.dump_json(wanted, exclude_none=True).decode() if wanted else None
@@ -92,7 +102,13 @@ def to_write(
 
 def _entry(replica: ReplicaState) -> _Written:
     end = _End.model_validate(replica.status.model_dump())
-    return _Written(at=_disrupted_at(replica), job_set=replica.job_set, attempt=replica.attempt, end=end)
+    return _Written(
+        at=_disrupted_at(replica),
+        job_set=replica.job_set,
+        attempt=replica.attempt,
+        end=end,
+        succeeded=replica.has_succeeded,
+    )
 
 
 def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> ReplicaState | None:
@@ -108,6 +124,44 @@ def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[R
         # A pod that had completed would have outlived the suspension.
         return replicas[0]
     return min(_lost(main, controller, replicas), key=_disrupted_at, default=None)
+
+
+def lost_for_good(
+    kind: Kind,
+    main: Manifest,
+    controller: ControllerStatus,
+    replicas: Sequence[ReplicaState],
+    resumed_at: datetime | None,
+) -> ReplicaState | None:
+    """The replica without which a job that goes on can only fail: it was cut short, and nothing starts it again.
+
+    :param kind: of the main object.
+    :param main: the main object.
+    :param controller: what its controller says.
+    :param replicas: as the pods have them.
+    :param resumed_at: when the job was resumed; None where it was not suspended.
+    """
+    if not controller.keeps_complete or _is_ending(main, replicas):
+        return None
+    lost = [
+        replica
+        for replica in _lost(main, controller, _completed(kind, main, controller, replicas))
+        if _is_final(replica, controller, resumed_at) and not _ended_with(replica, replicas[0])
+    ]
+    return min(lost, key=_disrupted_at, default=None)
+
+
+def _is_ending(main: Manifest, replicas: Sequence[ReplicaState]) -> bool:
+    """Whether the job ends for another reason: it is asked to, or a replica has failed by itself."""
+    metadata = main["metadata"]
+    is_asked = "deletionTimestamp" in metadata or labels.CANCELLED in (metadata.get("annotations") or {})
+    return is_asked or any(replica.status.failed and replica.disrupted_at is None for replica in replicas)
+
+
+def _is_final(replica: ReplicaState, controller: ControllerStatus, resumed_at: datetime | None) -> bool:
+    """Whether no controller starts a replica again that was cut short: not what its suspension ended, for example."""
+    is_of_attempt = replica.job_set in (None, controller.job_set) and replica.attempt in (None, controller.restarts)
+    return replica.has_succeeded and is_of_attempt and (resumed_at is None or _disrupted_at(replica) > resumed_at)
 
 
 def _lost(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
@@ -172,7 +226,7 @@ def _written(main: Manifest) -> dict[str, _Written]:
 def _from_written(replica: ReplicaState, written: _Written) -> ReplicaState:
     end = {name: getattr(written.end, name) for name in ("exit_code", "signal", "reason", "message", "started_at")}
     status = replica.status.model_copy(update={**end, "finished_at": written.end.finished_at})
-    return replace(replica, status=status, stage="ended", disrupted_at=written.at)
+    return replace(replica, status=status, stage="ended", disrupted_at=written.at, has_succeeded=written.succeeded)
 
 
 def _holds(written: _Written, kind: Kind, controller: ControllerStatus, replica: ReplicaState) -> bool:

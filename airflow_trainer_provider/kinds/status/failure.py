@@ -46,7 +46,7 @@ def settle(
     """
     culprit = None
     if failed:
-        culprit = _deleted(lost) if lost else _first(replicas, elastic)
+        culprit = taken_away(lost) if lost else _first(replicas, elastic)
     culprit = culprit and judged_by_exit_code(culprit, codes)
     return culprit, tuple(
         culprit if culprit and culprit.name == replica.status.name else _as_it_ended(replica, culprit, failed)
@@ -107,9 +107,9 @@ def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> Re
         return None
     taken_at, failed_at = _order(taken)[0], _order(failure)[0]
     if _has_lost_peer(failure.status):
-        return _deleted(taken) if taken_at <= failed_at else None
+        return taken_away(taken) if taken_at <= failed_at else None
     soon = _finished_at(taken.status) + _NOTICED_WITHIN
-    return _deleted(taken) if taken_at + _SKEW < failed_at <= soon else None
+    return taken_away(taken) if taken_at + _SKEW < failed_at <= soon else None
 
 
 def _was_taken(replica: ReplicaState) -> bool:
@@ -122,7 +122,7 @@ def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
     stopped = [(at, replica) for at, replica in deletions if at]
     first = min((at for at, _ in stopped), default=None)
     of_first = [replica for at, replica in stopped if at == first]
-    return _deleted(of_first[0]) if len(of_first) == 1 else None
+    return taken_away(of_first[0]) if len(of_first) == 1 else None
 
 
 def _deletion(replica: ReplicaState) -> tuple[datetime, int] | None:
@@ -132,8 +132,11 @@ def _deletion(replica: ReplicaState) -> tuple[datetime, int] | None:
     return (at, pod.deletion_order if pod else 0) if at else None
 
 
-def _deleted(replica: ReplicaState) -> ReplicaStatus:
-    """A replica that was not stopped with its job."""
+def taken_away(replica: ReplicaState) -> ReplicaStatus:
+    """A replica that was not stopped with its job.
+
+    :param replica: as its pods have it.
+    """
     status = replica.status
     if status.reason != _STOPPED:
         return status

@@ -15,7 +15,12 @@ from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.deletion import held_by
-from airflow_trainer_provider.kinds.status.disrupted import cut_short, is_cut_short, with_written
+from airflow_trainer_provider.kinds.status.disrupted import (
+    cut_short,
+    is_cut_short,
+    lost_for_good,
+    with_written,
+)
 from airflow_trainer_provider.kinds.status.events import (
     Warned,
     is_deactivated,
@@ -24,7 +29,7 @@ from airflow_trainer_provider.kinds.status.events import (
     queued_by_kueue,
     without_workloads,
 )
-from airflow_trainer_provider.kinds.status.failure import settle
+from airflow_trainer_provider.kinds.status.failure import settle, taken_away
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas, with_warnings
 from airflow_trainer_provider.kinds.status.waiting import (
@@ -34,6 +39,7 @@ from airflow_trainer_provider.kinds.status.waiting import (
     hindrance_of,
     is_hindered,
     refusal_of,
+    resumed_at,
     waiting_of,
     waiting_since_of,
     warned_of,
@@ -43,6 +49,8 @@ from airflow_trainer_provider.kinds.status.waiting import (
 
 #: Phases of a job that is to run.
 _ON_ITS_WAY = (JobPhase.QUEUED, JobPhase.STARTING, JobPhase.RESTARTING)
+#: Phases of a job that trains, or is about to.
+_GOES_ON = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RESTARTING)
 #: The reason of a job whose Workload is deactivated.
 _DEACTIVATED = "WorkloadDeactivated"
 #: The reason that a kind gives where a queue holds parts of the job.
@@ -98,7 +106,18 @@ def job_status(
     )
     if not _goes_on(main, replicas):
         status = status.model_copy(update=refusal_of(replicas, warned, reason, message))
+    if phase in _GOES_ON and (
+        gone_for_good := lost_for_good(kind, main, controller, replicas, resumed_at(main, parts))
+    ):
+        status = _without(status, gone_for_good)
     return _closed(status, main, controller, replicas, lost) if phase.ended else status
+
+
+def _without(status: JobStatus, lost: ReplicaState) -> JobStatus:
+    """The status of a job that can only fail without a replica."""
+    end = taken_away(lost)
+    rows = tuple(end if row.name == end.name else row for row in status.replicas)
+    return status.model_copy(update={"replicas": rows, "lost": end.name})
 
 
 def _uncounted(replicas: Sequence[ReplicaState]) -> Counter[str | None]:

@@ -47,6 +47,7 @@ class PodState:
         that is not known.
     :param disrupted_at: since when it was to go, where that came before its training's end.
     :param is_prepared: whether its node has mounted its volumes, and set up its network.
+    :param has_succeeded: whether all its containers exited with 0, whatever has ended it.
     """
 
     uid: str
@@ -59,6 +60,7 @@ class PodState:
     deletion_order: int = 0
     disrupted_at: datetime | None = None
     is_prepared: bool = False
+    has_succeeded: bool = False
 
 
 def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = False) -> PodState:
@@ -91,6 +93,7 @@ def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = Fal
         deletion_order=order_of_deletion(pod),
         disrupted_at=disruption.at if disruption else None,
         is_prepared=_is_prepared(pod),
+        has_succeeded=(pod.get("status") or {}).get("phase") == "Succeeded",
     )
 
 

@@ -43,6 +43,7 @@ class ReplicaState:
     :param tried_since: when the first of those pods was made of which none has come to run the training.
     :param refused_at: when the cluster refused last what its newest pod waits for, as its status says it.
     :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
+    :param has_succeeded: whether all containers of its newest pod exited with 0, whatever has ended it.
     :param job_set: the uid of that JobSet.
     :param remade: starts that the newest JobSet does not count: uid of a JobSet, or a Job, that was deleted and created
         again -> how often the replica was started again for that, and by that JobSet before.
@@ -56,6 +57,7 @@ class ReplicaState:
     last_end: ReplicaStatus | None = None
     attempt: int | None = None
     disrupted_at: datetime | None = None
+    has_succeeded: bool = False
     tried_since: datetime | None = None
     refused_at: datetime | None = None
     job_set: str | None = None
@@ -120,6 +122,7 @@ def _replica(
         attempt=attempt,
         job_set=job_set_of(had[-1]),
         disrupted_at=newest.disrupted_at,
+        has_succeeded=newest.has_succeeded,
         tried_since=_tried_since(states),
         remade=earlier + remade,
     )

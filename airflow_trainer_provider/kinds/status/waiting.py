@@ -182,6 +182,15 @@ def _released_at(main: Manifest, children: Sequence[Manifest]) -> datetime | Non
     """When a queue let the job go, or when it was resumed; None where neither is known."""
     if queued_by_kueue(main):
         return let_go_at(children)
+    return resumed_at(main, children)
+
+
+def resumed_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
+    """When the job was resumed last; None where it was not suspended.
+
+    :param main: the main object.
+    :param children: the objects by which its controller creates its pods.
+    """
     return max(filter(None, map(_resumed_at, (main, *children))), default=None)
 
 

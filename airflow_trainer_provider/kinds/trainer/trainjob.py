@@ -85,6 +85,8 @@ _TRAINERS = frozenset(
 )
 #: The reason of a JobSet that a rule of its failure policy has failed.
 _BY_A_RULE = "FailJobSetFailurePolicyAction"
+#: The action of a rule that starts nothing again.
+_FAIL = "FailJobSet"
 _ENDS = {"Failed": JobPhase.FAILED, "Complete": JobPhase.SUCCEEDED}
 
 
@@ -289,7 +291,25 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
     if "Suspended" in held:
         condition = held["Suspended"]
         return ControllerStatus(JobPhase.SUSPENDED, condition.get("reason"), condition.get("message"), **counted)
-    return ControllerStatus(**counted)
+    return ControllerStatus(**counted, keeps_complete=any(map(_is_last_attempt, children)))
+
+
+def _is_last_attempt(job_set: Manifest) -> bool:
+    """Whether the JobSet fails with the next of its Jobs that does, and neither starts again what is complete."""
+    spec = job_set.get("spec") or {}
+    policy = spec.get("failurePolicy") or {}
+    restarts: int = (job_set.get("status") or {}).get("restarts") or 0
+    may_ignore_limit = any(rule.get("action") != _FAIL for rule in policy.get("rules") or ())
+    is_last = restarts >= (policy.get("maxRestarts") or 0) and not may_ignore_limit
+    # Trainer creates one again that was deleted.
+    is_there = "deletionTimestamp" not in job_set["metadata"]
+    return is_last and is_there and all(map(_keeps_complete, spec.get("replicatedJobs") or ()))
+
+
+def _keeps_complete(step: Manifest) -> bool:
+    """Whether a Job does not replace a pod that was deleted, and succeeds as it goes."""
+    job = step["template"].get("spec") or {}
+    return job.get("backoffLimit") == 0 or "podFailurePolicy" in job or job.get("podReplacementPolicy") == "Failed"
 
 
 def _counted(children: Sequence[Manifest]) -> dict[str, Any]:

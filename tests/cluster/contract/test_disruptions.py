@@ -6,19 +6,25 @@ Its controller takes that for success. It has not succeeded, and the next try ma
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
+from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.jobs import running
 from tests.cluster.network import NODE_NAME
 
 #: Runs until it is asked to end. Where a controller starts it again, that run is whole.
 _POLITE = """
+SAVES = 0
+
 def leave(*_):
+    time.sleep(SAVES)
     note("saved", me)
     sys.exit(0)
 
@@ -58,12 +64,14 @@ def polite(contract):
 
     def polite(snippet, nodes=1):
         labels = {"only": contract.case.namespace}
-        return contract.case.job(snippet, nodes=nodes, pod={"labels": labels})
+        policy = {"grace_period_seconds": 10}
+        return contract.case.job(snippet, nodes=nodes, pod={"labels": labels}, run_policy=policy)
 
     return polite
 
 
-@pytest.mark.parametrize("how", ["evict", "delete", "drain"])
+# Nothing else finds room on a node that is drained.
+@pytest.mark.parametrize("how", ["evict", "delete", pytest.param("drain", marks=pytest.mark.exclusive)])
 async def test_a_training_that_is_taken_away_and_exits_with_0_has_not_succeeded(contract, take_away, polite, how):
     handle = await contract.submit(polite(_POLITE))
     following = asyncio.ensure_future(contract.end(handle))
@@ -116,6 +124,52 @@ async def test_who_loses_a_worker_that_was_taken_away_is_not_to_blame(contract, 
     _failed_of_its_disruption(await following, handle, how, "worker-1")
 
 
+@pytest.mark.parametrize("who", ["leader", "worker-1"])
+@pytest.mark.parametrize("saves", [0, 5])
+async def test_a_replica_that_is_lost_for_good_holds_its_peers_for_a_minute(contract, take_away, polite, who, saves):
+    if contract.case.leader == "launcher-0":
+        pytest.skip("a job has ended with its launcher")
+    lost = contract.case.leader if who == "leader" else who
+    handle = await contract.submit(polite(_POLITE.replace("SAVES = 0", f"SAVES = {saves}"), nodes=2))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+    await contract.until(lambda: len(list(contract.case.shared.glob("*-began"))) == 2)
+
+    await asyncio.to_thread(take_away, "evict", _pod_of(contract, handle, lost))
+    await contract.until(lambda: contract.noted("saved"))
+    began = time.monotonic()
+    status = await following
+
+    assert time.monotonic() - began < 120
+    if status.phase is JobPhase.SUCCEEDED:
+        # Its controller has started it again.
+        assert contract.backend.name == "training-operator"
+        assert contract.noted("whole") == [lost]
+        return
+    _failed_of_its_disruption(status, handle, "evict", lost)
+
+
+@pytest.mark.parametrize("lost", ["worker-0", "worker-1"])
+async def test_who_takes_a_job_over_that_has_lost_a_replica_for_good_ends_it_too(contract, take_away, polite, lost):
+    if contract.backend.name != "native":
+        pytest.skip("its controllers end the job, or start the replica again")
+    handle = await contract.submit(polite(_POLITE, nodes=2))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+    await contract.until(lambda: len(list(contract.case.shared.glob("*-began"))) == 2)
+    pod = _pod_of(contract, handle, lost)
+
+    await asyncio.to_thread(take_away, "delete", pod)
+    await contract.until(lambda: pod not in contract.case.pods(handle))
+    # Time for what was seen to be written down.
+    await asyncio.sleep(8)
+    assert following.cancel()
+    deadline = datetime.now(timezone.utc) + timedelta(minutes=3)
+    status = await follow(_another(contract), handle, emit=contract.lines.append, reader=None, deadline=deadline)
+
+    _failed_of_its_disruption(status, handle, "delete", lost)
+
+
 async def test_a_job_that_has_ended_by_itself_stays_a_success(contract, cluster, namespace, polite):
     handle, status = await contract.run(polite('note("whole", me)', nodes=1))
     assert status.phase is JobPhase.SUCCEEDED
@@ -142,5 +196,10 @@ def _pod_of(contract, handle, replica):
 
 async def _read_later(contract, handle):
     """How the job stands for who has not seen its pods."""
+    return await _another(contract).status(handle)
+
+
+def _another(contract):
+    """The backend of another process."""
     backend = contract.backend
-    return await ClusterBackend(backend.name, backend._cluster, backend.namespace).status(handle)
+    return ClusterBackend(backend.name, backend._cluster, backend.namespace)

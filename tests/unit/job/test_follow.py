@@ -508,12 +508,18 @@ _REFUSED_ONCE = _BEHIND.model_copy(
 _NO_IMAGE = _BEHIND.model_copy(
     update={"replicas": (ReplicaStatus(group="worker", index=0, reason="ImagePullBackOff"),)},
 )
+_LOST = JobStatus(
+    phase=JobPhase.RUNNING,
+    queued_at=NOW,
+    lost="worker-0",
+    replicas=(ReplicaStatus(group="worker", index=0, reason="Deleted", exit_code=0),),
+)
 _PULLS = _BEHIND.model_copy(
     update={"replicas": (ReplicaStatus(group="worker", index=0, reason="ContainerCreating"),)},
 )
 
 
-@pytest.mark.parametrize("seen", [_REFUSED_ONCE, _NO_IMAGE], ids=["refused", "image"])
+@pytest.mark.parametrize("seen", [_REFUSED_ONCE, _NO_IMAGE, _LOST], ids=["refused", "image", "lost"])
 @pytest.mark.parametrize(("now", "is_ended"), [(_PULLS, False), (None, True)], ids=["passed", "stands"])
 async def test_what_a_watch_that_is_behind_says_last_ends_no_job(monkeypatch, seen, now, is_ended):
     backend = _Stuck(seen, SUCCEEDED)

@@ -62,6 +62,37 @@ def test_what_lasts_too_long(reason, seconds):
     assert (verdict.reason, verdict.message, verdict.replica) == (reason, "so it is", "worker-1")
 
 
+def _lost(message="The API initiated eviction", phase=JobPhase.RUNNING):
+    status = _status("run", "EvictionByEvictionAPI", phase=phase, waiting_since=None, message=message)
+    return status.model_copy(update={"lost": "worker-1"})
+
+
+@pytest.mark.parametrize("message", ["The API initiated eviction", None])
+def test_a_job_that_goes_on_for_long_without_a_replica_that_it_needs_is_ended(message):
+    monitor = Monitor(None)
+
+    assert monitor.observe(_lost(message), at(5)) is None
+    assert monitor.observe(_lost(message, JobPhase.RESTARTING), at(64)) is None
+    assert monitor.next_wakeup(at(64)) == 1
+    verdict = monitor.observe(_lost(message), at(65))
+
+    assert (verdict.reason, verdict.replica) == ("EvictionByEvictionAPI", "worker-1")
+    said = message or "it was taken away before its end"
+    assert verdict.why == f"it cannot succeed without worker-1: EvictionByEvictionAPI: {said}"
+    outcome = verdict.outcome(_lost(message), at(66))
+    assert (outcome.phase, outcome.first_failed) == (JobPhase.FAILED, "worker-1")
+    assert [row.reason for row in outcome.replicas] == ["Stopped", "EvictionByEvictionAPI"]
+
+
+def test_a_replica_that_is_there_again_is_not_lost():
+    monitor = Monitor(None)
+    monitor.observe(_lost(), at(5))
+    monitor.observe(_status("run", "run"), at(60))
+
+    assert monitor.next_wakeup(at(60)) is None
+    assert monitor.observe(_lost(), at(66)) is None
+
+
 @pytest.mark.parametrize(
     ("message", "said"), [("no data", "no data"), (None, "it has failed, and the job cannot start")]
 )

@@ -151,7 +151,7 @@ def test_a_job_that_is_not_there_is_not_complete(name):
     for missing in range(len(jobs)):
         rest = [copy.deepcopy(job) for at, job in enumerate(jobs) if at != missing]
         assert NATIVE.read(main, rest).phase is None
-    assert NATIVE.read(main, []) == ControllerStatus()
+    assert NATIVE.read(main, []) == ControllerStatus(keeps_complete=True)
 
 
 def with_all_objects(name):
@@ -275,10 +275,10 @@ def test_all_jobs_that_are_waited_for_have_to_be_complete():
 def test_a_job_that_the_controller_has_not_seen_waits():
     main, jobs = objects("starting")
     jobs[0]["status"] = {}
-    assert NATIVE.read(main, jobs) == ControllerStatus()
+    assert NATIVE.read(main, jobs) == ControllerStatus(keeps_complete=True)
     main, jobs = objects("restarted")
     del jobs[0]["status"]
-    assert NATIVE.read(main, jobs) == ControllerStatus()
+    assert NATIVE.read(main, jobs) == ControllerStatus(keeps_complete=True)
 
 
 def test_without_restarts_a_missing_pod_is_not_a_restart():

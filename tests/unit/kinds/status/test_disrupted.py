@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -11,22 +12,25 @@ from airflow_trainer_provider.job.status import JobPhase, ReplicaStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.registry import KINDS
-from airflow_trainer_provider.kinds.status.disrupted import cut_short, to_write, with_written
+from airflow_trainer_provider.kinds.status.disrupted import cut_short, lost_for_good, to_write, with_written
 from airflow_trainer_provider.kinds.status.failure import settle
 from airflow_trainer_provider.kinds.status.pod_status import PodState
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas
 
 _AT = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
 _SUCCEEDED = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT)
+#: Of a job that goes on, and that starts nothing again that is complete.
+_KEPT = ControllerStatus(restarts=1, job_set="a", keeps_complete=True)
 
 
-def replica(index=0, code=0, disrupted=True, end=_AT, attempt=None, job_set=None):
+def replica(index=0, code=0, disrupted=True, end=_AT, attempt=None, job_set=None, succeeded=True):
     status = ReplicaStatus(
         group="worker", index=index, rank=index, exit_code=code, reason="Stopped", finished_at=end, node="node"
     )
     state = PodState("pod", status, "ended", True, _AT)
     disrupted_at = _AT if disrupted else None
-    return ReplicaState(status, "ended", state, attempt=attempt, job_set=job_set, disrupted_at=disrupted_at)
+    which = {"attempt": attempt, "job_set": job_set, "has_succeeded": succeeded}
+    return ReplicaState(status, "ended", state, disrupted_at=disrupted_at, **which)
 
 
 def blank(index=0):
@@ -164,6 +168,79 @@ def test_a_job_that_goes_on_is_read_from_its_pods_alone():
     written = patched(main(), [replica()])
 
     assert read(written, [blank()], ControllerStatus()) == [blank()]
+
+
+@pytest.mark.parametrize(
+    ("lost", "controller", "is_lost"),
+    [
+        (replica(), _KEPT, True),
+        (replica(attempt=1, job_set="a"), _KEPT, True),
+        # It starts again, or has.
+        (replica(), replace(_KEPT, keeps_complete=False), False),
+        (replica(succeeded=False), _KEPT, False),
+        (replica(attempt=0, job_set="a"), _KEPT, False),
+        (replica(attempt=1, job_set="b"), _KEPT, False),
+        # It has done its work.
+        (replica(disrupted=False), _KEPT, False),
+        (blank(), _KEPT, False),
+    ],
+)
+def test_a_replica_that_is_complete_for_its_controller_is_lost_for_good(lost, controller, is_lost):
+    others = [replica(1, disrupted=False, end=None), blank(2)]
+
+    assert found(main(), controller, [lost, *others]) is (lost if is_lost else None)
+    # A process that has not seen the pod knows it as well.
+    patch = to_write(main(), controller, [lost, *others], None)
+    written = main(patch["metadata"]["annotations"][labels.DISRUPTED]) if patch else main()
+    assert (found(written, controller, [blank(), *others]) is not None) is is_lost
+
+
+def found(main, controller, replicas, resumed_at=None):
+    return lost_for_good(KINDS["native"], main, controller, replicas, resumed_at)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_lost"),
+    [({}, True), ({labels.OPTIONAL: '["worker"]'}, False), ({labels.ELASTIC: "true"}, False)],
+)
+def test_only_who_is_needed_is_lost_for_good(annotations, is_lost):
+    assert (found(main(**annotations), _KEPT, [blank(0), replica(1)]) is not None) is is_lost
+
+
+@pytest.mark.parametrize("ended", [blank(0), replica(0, disrupted=False, end=_AT + timedelta(seconds=6))])
+def test_a_replica_is_lost_for_good_unless_the_leader_was_done(ended):
+    assert found(main(), _KEPT, [ended, replica(1)]) == replica(1)
+    assert found(main(), _KEPT, [replica(0, disrupted=False), replica(1)]) is None
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 1])
+def test_what_a_suspension_ended_is_not_lost_for_good(seconds):
+    resumed_at = _AT + timedelta(seconds=seconds)
+
+    assert (found(main(), _KEPT, [replica()], resumed_at) is None) is (seconds >= 0)
+
+
+def test_a_job_that_ends_for_another_reason_has_lost_nothing():
+    asked = main()
+    asked["metadata"]["deletionTimestamp"] = "2026-11-21T07:00:00Z"
+
+    assert found(asked, _KEPT, [replica()]) is None
+    assert found(main(**{labels.CANCELLED: "x"}), _KEPT, [replica()]) is None
+    failed = replica(1, code=1, disrupted=False)
+    assert (
+        found(main(), _KEPT, [replica(), replace(failed, status=failed.status.model_copy(update={"reason": "Error"}))])
+        is None
+    )
+
+
+def test_that_a_replica_is_complete_is_written_as_soon_as_it_is_known():
+    at_first = patched(main(), [replica(succeeded=False)], _KEPT)
+    assert found(at_first, _KEPT, [blank()]) is None
+
+    later = patched(at_first, [replica()], _KEPT)
+
+    assert found(later, _KEPT, [blank()]) is not None
+    assert to_write(later, _KEPT, [replica(succeeded=False)], None) is None
 
 
 def test_a_pod_that_was_gone_before_its_end_was_seen_was_cut_short_and_does_not_unsay_what_is_written():

@@ -554,6 +554,25 @@ def test_a_job_whose_leader_was_taken_away_has_failed_though_its_controller_says
 
 
 @pytest.mark.parametrize(
+    ("controller", "lost"),
+    [
+        ({}, "worker-0"),
+        ({"phase": JobPhase.RESTARTING}, "worker-0"),
+        ({"keeps_complete": False}, None),
+        ({"phase": JobPhase.SUSPENDED}, None),
+        ({"reason": "Queued"}, None),
+    ],
+)
+def test_a_job_that_goes_on_says_which_replica_it_has_lost_for_good(controller, lost):
+    controller = ControllerStatus(**{"keeps_complete": True, **controller})
+
+    found = status(running("worker-1"), gone=[polite("worker-0", (5, 11), 10)], controller=controller)
+
+    assert found.lost == lost
+    assert (found.replicas[0].reason == "Deleted") is (lost is not None)
+
+
+@pytest.mark.parametrize(
     ("main", "asked", "phase"),
     [
         (RENDERED, 10, JobPhase.FAILED),

@@ -404,6 +404,39 @@ def test_objects_of_a_real_cluster(name, phase, reason, restarts):
     assert all(TRAINJOB.replica_ref(pod, main) for pod in by_kind.get("Pod", []))
 
 
+_NO_RETRY = {"backoffLimit": 0}
+
+
+@pytest.mark.parametrize(
+    ("policy", "restarts", "job", "deleted", "keeps"),
+    [
+        (None, 0, _NO_RETRY, {}, True),
+        ({"maxRestarts": 1}, 0, _NO_RETRY, {}, False),
+        ({"maxRestarts": 1}, 1, _NO_RETRY, {}, True),
+        ({"rules": [{"action": "FailJobSet"}]}, 0, _NO_RETRY, {}, True),
+        ({"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}, 0, _NO_RETRY, {}, False),
+        # Its Jobs take a pod that is being deleted for failed, and make another.
+        (None, 0, {"backoffLimit": 3}, {}, False),
+        (None, 0, {}, {}, False),
+        (None, 0, {"backoffLimit": 3, "podFailurePolicy": {"rules": []}}, {}, True),
+        (None, 0, {"podReplacementPolicy": "Failed"}, {}, True),
+        (None, 0, {"podReplacementPolicy": "TerminatingOrFailed"}, {}, False),
+        (None, 0, _NO_RETRY, {"deletionTimestamp": "2026-11-21T07:00:00Z"}, False),
+    ],
+)
+def test_a_replica_that_is_complete_stays_so_unless_something_may_start_it_again(policy, restarts, job, deleted, keeps):
+    steps = [{"name": "node", "template": {"spec": job}}]
+    job_set = {
+        "kind": "JobSet",
+        "metadata": {"uid": "a", **deleted},
+        "spec": {"replicatedJobs": steps, **({"failurePolicy": policy} if policy else {})},
+        "status": {"restarts": restarts},
+    }
+
+    assert TRAINJOB.read({"metadata": {}, "spec": {}}, [job_set]).keeps_complete is keeps
+    assert TRAINJOB.read({"metadata": {}, "spec": {}}, []).keeps_complete is False
+
+
 def test_the_leader_of_an_elastic_job_has_a_service():
     elastic = {"min_nodes": 1, "max_nodes": 2, "rdzv_conf": {"join_timeout": 300}}
     objects = rendered("pytorch", elastic=elastic, num_nodes=None)
