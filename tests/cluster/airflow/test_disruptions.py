@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,13 @@ from tests.cluster.network import NODE_NAME
 from tests.scale import FULL
 from tools.airflow_runner.api import wait_until
 
-pytestmark = [pytest.mark.no_second_chance, pytest.mark.timeout(3600 if FULL else 900)]
+# It drains the node, which takes nothing more meanwhile.
+pytestmark = [pytest.mark.exclusive, pytest.mark.no_second_chance, pytest.mark.timeout(3600 if FULL else 900)]
 
 #: Each has every training once waiting and once deferred.
 ROUNDS = 5 if FULL else 1
+#: In two manners by three means.
+TRAININGS = 6
 _AGAIN = "It starts again, as run_policy.infrastructure_retries allows: the infrastructure failed it."
 
 
@@ -91,6 +95,7 @@ def begun(on_cluster, dag_id, run_id, folder):
     airflow = on_cluster.airflow
     found = wait_until(lambda: rendered(airflow, dag_id, run_id), 180, lambda: str(airflow.task_states(dag_id, run_id)))
     trainings = []
+    assert len(set(found.values())) == TRAININGS
     for index, name in found.items():
         handle = handle_of(on_cluster, dag_id, run_id, index)
         trainings.append(Training(dag_id, run_id, index, name, folder / name, handle))
@@ -104,7 +109,7 @@ def begun(on_cluster, dag_id, run_id, folder):
 def rendered(airflow, dag_id, run_id):
     """Map index -> the name of the training; None until all tasks have begun."""
     found = {each["map_index"]: each["rendered_fields"].get("args") for each in airflow.task_instances(dag_id, run_id)}
-    return {index: name for index, (name,) in sorted(found.items())} if all(found.values()) else None
+    return {index: name for index, (name,) in sorted(found.items())} if found and all(found.values()) else None
 
 
 def take_away(kubectl, trainings):
@@ -135,10 +140,14 @@ def assert_trained_once_more(airflow, training):
     assert len(whole) == 1, log
     assert airflow.xcom(*which, map_index=training.index)["result"] == {"whole": whole}
     if training.name.startswith("polite"):
-        assert training.noted("saved")
+        # The product asks the peers of who was lost to end, too.
+        first = training.noted("saved")[0]
+        assert training.by == "drain" or first == training.handle.leader, log
     if whole == [training.handle.name]:
         # The Training Operator has replaced the pod, and the job went on.
         assert (training.handle.backend, log.count(_AGAIN)) == ("training-operator", 0), log
         return
     assert log.count(_AGAIN) == 1, log
-    assert ("Deleted" if training.by == "delete" else "EvictionByEvictionAPI") in log, log
+    who = r"\S+" if training.by == "drain" else re.escape(training.handle.leader)
+    reason = "Deleted" if training.by == "delete" else "EvictionByEvictionAPI"
+    assert re.search(rf"{who}( \(rank \d+\))? failed first: .*\b{reason}\b", log), log
