@@ -71,6 +71,9 @@ test-postgresql: ## Run the tests that have a real Airflow with PostgreSQL for i
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev postgresql
 	TRAINER_RUNNER_DATABASE=postgresql $(PY) -m pytest $(FOUR_AT_ONCE) -m "not heavy" tests/airflow $(ARGS)
 
+test-storms: venv ## Run 10,000 storms over the readers of logs, in virtual time (10 minutes).
+	TRAINER_TEST_SCALE=full $(PY) -m pytest --numprocesses=2 tests/unit/cluster/logs/test_storm.py $(ARGS)
+
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
 	@tools/newcomer.sh
 

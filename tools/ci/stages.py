@@ -96,8 +96,9 @@ def beside_cluster() -> list[Stage]:
     What has trainings of its own is first, while the cluster is only started and ended.
     """
     arguments = f"ARGS={' '.join(_OF_PYTHONS)}{_NOT_OUR_TOOLS}"
-    lowest = _make("lowest-unit", 25, "test-airflow-lowest", arguments, tests=_OF_PYTHONS, part=True)
-    stages = [_make("heavy", 25, "test-heavy", tests=_LIGHT), _lowest(replace(lowest, environment=_FEWER_VALUES))]
+    lowest = _lowest(_make("lowest-unit", 25, "test-airflow-lowest", arguments, tests=_OF_PYTHONS, part=True))
+    storms = _make("storms", 60, "test-storms", tests=("tests/unit/cluster/logs",), part=True)
+    stages = [_make("heavy", 25, "test-heavy", tests=_LIGHT), storms, replace(lowest, environment=_FEWER_VALUES)]
     for version in _PYTHONS:
         path = _find_python(version)
         stage = _make(f"python{version}", 25, "test-python", arguments, f"PYTHON={path}", tests=_OF_PYTHONS, part=True)

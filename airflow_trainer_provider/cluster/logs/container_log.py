@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -38,6 +39,8 @@ _QUIET = 0.5
 _GOOD = 10.0
 #: The bytes of a block that need no work: printable ASCII, tabs and line breaks.
 _PRINTABLE = bytes((*b"\t\n", *range(0x20, 0x7F)))
+#: What the kubelet answers, with status 200, in place of a log that it does not have any more.
+_NO_LOG = re.compile(rb"unable to retrieve container logs|failed to (try resolving symlinks|open log file)", re.I)
 # The log of an earlier run is read from a little before the last line that was shown, in seconds: a run that crashed at
 # once may have been overtaken by the next.
 _OVERLAP = 5
@@ -51,8 +54,11 @@ class Pod:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
-        #: Whether it has been deleted: its logs went with it.
+        #: Whether it has been deleted, as the watch says: its logs went with it.
         self.gone = False
+        #: When a look at it did not find it, by the monotonic clock; None where it is there, as far as is known. Its
+        #: last version is still to come by the watch, then.
+        self.missing_since: float | None = None
         #: Set at the next change, and then replaced: take it before looking.
         self.changed = asyncio.Event()
 
@@ -83,6 +89,12 @@ class Pod:
         self.manifest, self.gone = manifest, gone or self.gone
         self.wake()
 
+    def miss(self) -> None:
+        """A look at it has not found it."""
+        if self.missing_since is None:
+            self.missing_since = time.monotonic()
+            self.wake()
+
     def wake(self) -> None:
         """Have those look again who wait for a change."""
         changed, self.changed = self.changed, asyncio.Event()
@@ -90,15 +102,21 @@ class Pod:
 
     def runs(self, container: str) -> tuple[int, bool]:
         """How often a container was started, and whether it runs now."""
-        found = self.manifest.get("status") or {}
-        statuses = [*(found.get("initContainerStatuses") or ()), *(found.get("containerStatuses") or ())]
-        status = next((each for each in statuses if each["name"] == container), None)
-        if status is None:
-            return 0, False
+        status = self._status(container)
         restarts = int(status.get("restartCount") or 0)
         running = (status.get("state") or {}).get("running") is not None
         started = running or _has_ended(status)
         return (restarts + 1 if started else restarts), running
+
+    def started_at(self, container: str, *, previous: bool) -> str:
+        """When a container was started for its last run, or the one before; RFC 3339, empty where it is not known."""
+        state = self._status(container).get("lastState" if previous else "state") or {}
+        return str(next((each.get("startedAt") or "" for each in state.values()), ""))
+
+    def _status(self, container: str) -> Mapping[str, Any]:
+        found = self.manifest.get("status") or {}
+        statuses = [*(found.get("initContainerStatuses") or ()), *(found.get("containerStatuses") or ())]
+        return next((each for each in statuses if each["name"] == container), {})
 
 
 class _Step(Enum):
@@ -106,13 +124,19 @@ class _Step(Enum):
 
     #: All has been read, and nothing can follow.
     STOP = auto()
-    #: All has been read, and the container may start again.
+    #: All has been read, and the container may start again; or how the pod has ended is still to come.
     WAIT = auto()
     #: The rest has gone with the pod.
     GIVE_UP = auto()
     #: See whether it is still this pod that has the name.
     LOOK = auto()
     READ = auto()
+
+
+class _Overtaken(Exception):
+    """The log that was opened is not the one that was meant: the container has been started again, or another pod has
+    the name.
+    """
 
 
 class ContainerLog:
@@ -161,6 +185,8 @@ class ContainerLog:
         self._is_leaving = False
         # Whether something went otherwise than expected: the pod may have been made again under its name.
         self._is_in_doubt = False
+        # Whether the pod has been looked at since the job's end, which the watch of the pods may be behind.
+        self._is_last_look_done = False
 
     async def run(self) -> None:
         """Read until nothing can follow."""
@@ -183,10 +209,14 @@ class ContainerLog:
                     return
 
     def _next_step(self, runs: int) -> _Step:
-        if runs <= self._read_runs:
-            return _Step.STOP if self._pod.ended or self._job_ended.is_set() else _Step.WAIT
+        if runs <= self._read_runs and (self._pod.ended or self._is_last_look_done):
+            return _Step.STOP
         if self._pod.gone:
             return _Step.GIVE_UP
+        if self._pod.missing_since is not None:
+            return _Step.WAIT
+        if runs <= self._read_runs:
+            return _Step.LOOK if self._job_ended.is_set() else _Step.WAIT
         return _Step.LOOK if self._is_in_doubt else _Step.READ
 
     async def _read_run(self, runs: int, running: bool, changed: asyncio.Event) -> None:
@@ -198,7 +228,11 @@ class ContainerLog:
         """
         await self._skip_to(runs - 2)
         previous = runs - 1 > self._read_runs
-        if not await self._read_with_permit(previous=previous, follow=running and not previous):
+        try:
+            has_ended = await self._read_with_permit(runs, previous=previous, follow=running and not previous)
+        except _Overtaken:
+            return
+        if not has_ended:
             return
         if previous or not running:
             self._read_runs = runs - 1 if previous else runs
@@ -236,7 +270,8 @@ class ContainerLog:
         """
         runs = self._pod.runs(self._container)[0]
         # A pod may go right after its container, before its log can be asked for once more.
-        whole = self._whole_at is not None and time.monotonic() - self._whole_at < _GOOD
+        until = self._pod.missing_since or time.monotonic()
+        whole = self._whole_at is not None and until - self._whole_at < _GOOD
         if runs <= self._read_runs or (whole and runs == self._read_runs + 1):
             return
         what = "the log" if self._deduplicator.since() is None else "the rest of the log"
@@ -257,18 +292,30 @@ class ContainerLog:
         """
         if run <= self._read_runs:
             return
-        if self._knows_runs:
-            which = f"run {run}" if run == self._read_runs + 1 else f"runs {self._read_runs + 1} to {run}"
+        which = f"run {run}" if run == self._read_runs + 1 else f"runs {self._read_runs + 1} to {run}"
+        if not self._knows_runs:
+            which = f"{which} that were not shown before" if self._may_have_missed(run) else ""
+        if which:
             await self._say(f"{self} was started again; lines of its {which} are lost, as Kubernetes keeps two logs")
         self._read_runs = run
         self._knows_runs = True
 
-    async def _read_with_permit(self, *, previous: bool, follow: bool) -> bool:
+    def _may_have_missed(self, run: int) -> bool:
+        """Whether who read before had not come as far as to the first run whose log is still there.
+
+        :param run: the one before that.
+        """
+        started_at = self._pod.started_at(self._container, previous=run + 2 == self._pod.runs(self._container)[0])
+        return (self._deduplicator.since() or "") <= started_at
+
+    async def _read_with_permit(self, runs: int, *, previous: bool, follow: bool) -> bool:
         """Read until the log ends, or another reader wants the permit.
 
+        :param runs: how often the container was started.
         :param previous: of the run before the last one.
         :param follow: until the container ends. What is followed comes line by line, which costs the API server more.
         :return: whether the log has ended.
+        :raises _Overtaken: the container has been started again, or its pod is another.
         """
         self._is_leaving = False
         async with AsyncExitStack() as stack:
@@ -276,8 +323,10 @@ class ContainerLog:
                 had_to_wait = await stack.enter_async_context(self._streams.permit(self._leave))
             if had_to_wait:
                 self.patience.went_on()
+                if self._pod.runs(self._container)[0] != runs:
+                    raise _Overtaken
             # A task of its own can be cancelled at the end of itself.
-            self._reading = asyncio.create_task(self._read(previous=previous, follow=follow))
+            self._reading = asyncio.create_task(self._read(runs, previous=previous, follow=follow))
             try:
                 await asyncio.wait({self._reading})
             finally:
@@ -300,9 +349,10 @@ class ContainerLog:
             self._reading.cancel()
         return not was_asked
 
-    async def _read(self, *, previous: bool, follow: bool) -> None:
+    async def _read(self, runs: int, *, previous: bool, follow: bool) -> None:
         """One connection's worth of lines.
 
+        :param runs: how often the container was started.
         :param previous: of the run before the last one.
         :param follow: until the container ends.
         """
@@ -319,15 +369,16 @@ class ContainerLog:
             previous=previous,
         )
         last: int | None = None
+        is_first = True
         try:
             async with aclosing(stream):
                 async for block in stream:
                     with self.patience.held_up():
                         await self._pace.turn()
                     lines = [split_time(line) for line in block.split(b"\n")]
-                    if lines[0][0] is None and last is None and since is None:
-                        # The kubelet has begun its answer, and finds no log.
-                        raise ApiError(lines[0][1].decode("utf-8", "replace"))
+                    if is_first:
+                        await self._begin(runs, lines[0], since)
+                        is_first = False
                     new = self._new_lines(lines, last, _reads(block, mask))
                     if new:
                         last = new[-1][0]
@@ -335,6 +386,8 @@ class ContainerLog:
                     self.patience.went_on()
                     if self._is_leaving:
                         return
+            if is_first:
+                await self._make_sure(runs)
         finally:
             if last is not None or time.monotonic() - started > _GOOD:
                 self._backoff.reset()
@@ -367,8 +420,36 @@ class ContainerLog:
         with self.patience.held_up():
             await self._emit(lines)
 
-    async def _look(self) -> None:
-        """See whether it is still this pod that has the name."""
+    async def _begin(self, runs: int, first: tuple[int | None, bytes], since: str | None) -> None:
+        """Take in the first line of a connection.
+
+        :param runs: how often the container was started.
+        :param first: the line, with its time.
+        :param since: from when on the log was asked for.
+        :raises ApiError: the kubelet has begun its answer, and finds no log.
+        :raises _Overtaken: the container has been started again, or its pod is another.
+        """
+        at, text = first
+        if at is None and (since is None or _NO_LOG.match(text)):
+            raise ApiError(text.decode("utf-8", "replace"))
+        await self._make_sure(runs)
+
+    async def _make_sure(self, runs: int) -> None:
+        """See whether the log that has been opened is the one that was meant: the watch may have been behind.
+
+        :param runs: how often the container was started, as far as was known.
+        :raises _Overtaken: it was started again, or another pod has the name.
+        """
+        # Nothing of a pod that has ended starts again.
+        is_its_own = self._pod.ended or await self._look()
+        if not is_its_own or self._pod.runs(self._container)[0] != runs:
+            raise _Overtaken
+
+    async def _look(self) -> bool:
+        """See how the pod is now.
+
+        :return: False where another pod has its name.
+        """
         metadata = self._pod.manifest["metadata"]
         try:
             found = await self._client.get(PODS, metadata["namespace"], metadata["name"])
@@ -377,10 +458,13 @@ class ContainerLog:
                 raise
             found = None
         self._is_in_doubt = False
-        if found is None or found["metadata"]["uid"] != self._pod.uid:
-            self._pod.update(self._pod.manifest, gone=True)
+        is_other = found is not None and found["metadata"]["uid"] != self._pod.uid
+        if found is None or is_other:
+            self._pod.miss()
         else:
             self._pod.update(found)
+            self._is_last_look_done = self._job_ended.is_set()
+        return not is_other
 
     def _is_hopeless(self, status: int | None) -> bool:
         """Whether trying again cannot help.

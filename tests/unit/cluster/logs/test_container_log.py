@@ -28,6 +28,9 @@ class Client:
     async def ready(self):
         return 200
 
+    async def get(self, resource, namespace, name):
+        return running(name).manifest
+
     async def log_blocks(self, namespace, pod, container, **_):
         self.opened.append(pod)
         yield b"2024-01-01T00:00:00.000000000Z one"

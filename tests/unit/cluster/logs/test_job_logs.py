@@ -68,9 +68,10 @@ def _logs(client, subscription, replica_of, cursor, **options):
 
 
 class Run:
-    """One run of a container: what it wrote, and whether it still runs."""
+    """One run of a container: when it began, what it wrote, and whether it still runs."""
 
-    def __init__(self):
+    def __init__(self, began):
+        self.began = began
         self.lines = []
         self.runs = True
 
@@ -87,11 +88,11 @@ class Pod:
         self.version = 0
         self.put()
 
-    def put(self):
-        """Notify the watch of the pod's status."""
+    def put(self, *, notify=True):
+        """Take in a change of the pod's status, and notify the watch."""
         self.cluster.version += 1
         self.version = self.cluster.version
-        if self.there:
+        if self.there and notify:
             self.cluster.store.put(trimmed(self.manifest()))
 
     def manifest(self):
@@ -120,15 +121,16 @@ class Pod:
         runs = self.containers[container]
         if not runs:
             return {"name": container, "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}
-        state = {"running": {}} if runs[-1].runs else {"terminated": {"containerID": f"c://{len(runs)}"}}
-        last = {"terminated": {"containerID": f"c://{len(runs) - 1}"}} if len(runs) > 1 else {}
+        begins = [{"startedAt": stamp(run.began)[:19].decode() + "Z"} for run in runs]
+        ended = {"terminated": {"containerID": f"c://{len(runs)}", **begins[-1]}}
+        state = {"running": begins[-1]} if runs[-1].runs else ended
+        last = {"terminated": {"containerID": f"c://{len(runs) - 1}", **begins[-2]}} if len(runs) > 1 else {}
         return {"name": container, "restartCount": len(runs) - 1, "state": state, "lastState": last}
 
     def start(self, container="main", *, notify=True):
         self.phase = "Running"
-        self.containers[container].append(Run())
-        if notify:
-            self.put()
+        self.containers[container].append(Run(self.cluster.now))
+        self.put(notify=notify)
         self.cluster.wake()
 
     def write(self, *texts, container="main", step=SECOND // 100):
@@ -140,8 +142,7 @@ class Pod:
     def end(self, container="main", *, phase=None, notify=True):
         self.containers[container][-1].runs = False
         self.phase = phase or self.phase
-        if notify:
-            self.put()
+        self.put(notify=notify)
         self.cluster.wake()
 
     def delete(self):
@@ -584,6 +585,135 @@ async def test_a_name_that_belongs_to_another_pod_by_now_is_not_read_twice(clust
     assert "the rest of the log of container main in pod worker-0 is missing here" in got[1]
 
 
+async def test_a_run_that_began_before_the_watch_said_so_is_not_taken_for_the_one_before(cluster):
+    """The first run's lines are older than what is read again for a run that crashed at once."""
+    pod = cluster.pod()
+    pod.start()
+    pod.write("first run")
+    pod.end(notify=False)
+    cluster.now += 60 * SECOND
+    pod.start(notify=False)
+    pod.write("second run")
+    async with Reader(cluster) as reader:
+        await reader.has(2)
+        pod.end(phase="Failed")
+        assert await reader.all() == lines("first run", "second run")
+
+
+async def test_a_run_that_begins_while_its_reader_waits_for_a_permit_is_not_taken_for_the_one_before(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr(LogStreams, "limit", 1)
+    other, pod = cluster.pod("worker-1"), cluster.pod()
+    other.start()
+    async with Reader(cluster) as reader:
+        await until(lambda: cluster.requests)
+        pod.start()
+        pod.write("first run")
+        await asyncio.sleep(0.01)
+        pod.end()
+        cluster.now += 60 * SECOND
+        pod.start()
+        pod.write("second run")
+        pod.end(phase="Failed")
+        other.end(phase="Succeeded")
+        assert await reader.all() == lines("first run", "second run")
+    assert [request[3] for request in cluster.requests if request[0] == "worker-0"] == [True, False]
+
+
+async def test_a_name_that_another_pod_has_before_the_watch_says_so_gives_no_line_of_the_first(cluster):
+    first = cluster.pod(uid="first")
+    first.start()
+    cluster.pods.remove(first)
+    second = Pod(cluster, "worker-0", "second", ("main",), "worker-0")
+    second.there = False
+    cluster.pods.append(second)
+    second.start(notify=False)
+    second.write("by the second")
+    async with Reader(cluster) as reader:
+        await until(lambda: cluster.requests)
+        await asyncio.sleep(0.02)
+        assert reader.got == []
+        cluster.store.remove(first.manifest())
+        second.there = True
+        second.end(phase="Succeeded")
+        got = await reader.all()
+    assert got == [
+        "[worker-0] ... the log of container main in pod worker-0 is missing here: its pod is gone",
+        "[worker-0] by the second",
+    ]
+
+
+async def test_what_the_watch_has_not_said_when_the_job_ends_is_looked_at(cluster):
+    pod = cluster.pod(containers=("main", "sidecar"))
+    pod.start()
+    pod.write("first run")
+    pod.end()
+    async with Reader(cluster) as reader:
+        await reader.has(1)
+        pod.start(notify=False)
+        pod.write("second run")
+        pod.end(phase="Failed", notify=False)
+        assert await reader.all() == lines("first run", "second run")
+
+
+async def test_a_pod_that_is_gone_is_judged_by_its_last_version(cluster):
+    """It is not there any more, and the watch has yet to say that it was started again."""
+    pod = cluster.pod()
+    pod.start()
+    pod.write("first run")
+    pod.end()
+    async with Reader(cluster) as reader:
+        await reader.has(1)
+        cluster.pods.remove(pod)
+        reader.ended.set()
+        await until(lambda: cluster.looks)
+        await asyncio.sleep(0.02)
+        assert not reader.task.done()
+        pod.start(notify=False)
+        pod.end(phase="Failed", notify=False)
+        cluster.store.remove(pod.manifest())
+        got = await reader.all()
+    assert got[1:] == [
+        "[worker-0] ... the rest of the log of container main in pod worker-0 is missing here: its pod is gone"
+    ]
+
+
+async def test_a_pod_that_went_right_after_its_container_is_complete_however_late_the_watch_is(cluster, monkeypatch):
+    monkeypatch.setattr(container_log, "_GOOD", 0.05)
+    pod = cluster.pod()
+    pod.start()
+    async with Reader(cluster) as reader:
+        pod.write("one", "last")
+        await reader.has(2)
+        cluster.pods.remove(pod)
+        pod.end(notify=False)
+        await until(lambda: cluster.looks == 2)
+        await asyncio.sleep(0.1)
+        cluster.store.remove(pod.manifest())
+        assert await reader.all() == lines("one", "last")
+
+
+async def test_runs_between_two_readers_are_named(cluster):
+    pod = cluster.pod()
+    pod.start()
+    pod.write("run 1")
+    async with Reader(cluster) as first:
+        await first.has(1)
+    for run in range(2, 5):
+        pod.end()
+        cluster.now += 60 * SECOND
+        pod.start()
+        pod.write(f"run {run}")
+    pod.end(phase="Failed")
+    async with Reader(cluster, LogCursor(first.cursor.text())) as second:
+        got = await second.all()
+    assert "lines of its runs 1 to 2 that were not shown before are lost" in got[0]
+    assert got[1:] == lines("run 3", "run 4")
+    async with Reader(cluster, LogCursor(second.cursor.text())) as third:
+        assert await third.all() == []
+
+
 async def test_a_deleted_pod_that_was_read_to_its_end_is_complete(cluster):
     pod = cluster.pod()
     pod.start()
@@ -636,6 +766,33 @@ async def test_a_kubelet_that_has_no_log_is_quoted(cluster, hasty):
         got = await reader.all()
     assert len(got) == 1
     assert "unable to retrieve container logs" in got[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"unable to retrieve container logs for containerd://abc",
+        b'failed to try resolving symlinks in path "/var/log/pods/a.log": lstat /var/log/pods/a.log: no such file',
+    ],
+)
+async def test_a_kubelet_that_has_the_rest_of_a_log_no_more_is_quoted(cluster, hasty, answer):
+    pod = cluster.pod()
+    pod.start()
+    pod.write("one")
+    cluster.faults.append(("cut", 1))
+    async with Reader(cluster) as reader:
+        pod.write("two")
+        await reader.has(1)
+
+        async def unreadable(*_, **__):
+            yield answer
+
+        cluster.log_blocks = unreadable
+        pod.end(phase="Failed")
+        got = await reader.all()
+    assert got[0] == "[worker-0] one"
+    assert "the rest of the log of container main in pod worker-0 is missing here: it was still open" in got[1]
+    assert got[1].endswith(f"({answer.decode()})")
 
 
 async def test_trouble_is_tried_again_while_the_job_runs(cluster):
