@@ -41,7 +41,8 @@ class Stage:
 
 
 _LIGHT = ("tests/airflow", "tests/contract", "tests/local", "tests/unit")
-# On the other Pythons the tests of our own tools are left out, and a part of the random values for each field will do.
+# On the other Pythons the tests of our own tools are left out. There, and in the gate, a part of the random values for
+# each field will do.
 _PYTHONS = ("3.12", "3.13")
 _OF_PYTHONS = ("tests/unit", "tests/contract")
 _NOT_OUR_TOOLS = "".join(
@@ -58,7 +59,7 @@ def gate() -> list[Stage]:
         _make("lint", 3, "lint"),
         _make("types", 5, "typecheck"),
         _make("contracts", 3, "contracts"),
-        _make("light", 20, "test", tests=_LIGHT),
+        _make("light", 23, "test", tests=_LIGHT, environment=_FEWER_VALUES),
         _make("docs", 5, "docs", spare=True),
         _make("newcomer", 8, "test-newcomer", spare=True),
     ]
@@ -76,7 +77,7 @@ def before_cluster() -> list[Stage]:
     postgresql = _make("postgresql", 30, "test-postgresql", tests=("tests/airflow",))
     lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))
     return [
-        *(replace(stage, spare=False) for stage in gate()),
+        *(replace(stage, spare=False, environment={}) for stage in gate()),
         _with_package("postgresql", "pg_ctlcluster", postgresql),
         _lowest(_make("airflow-lowest", 20, "test-airflow-lowest", "ARGS=tests/airflow", tests=("tests/airflow",))),
         _with_package("chromium", "chromium", _make("browser", 15, "test-browser", tests=("tests/browser",))),
