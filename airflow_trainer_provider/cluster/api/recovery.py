@@ -155,6 +155,8 @@ class Backoff:
         self._refused = 0
         self._count = recovery.count
         self._is_outage = False
+        #: Whether the last attempt got no answer, and the API server recovered while it was under way.
+        self._is_overtaken = False
         #: Attempts that have failed since the last success or recovery.
         self.failures = 0
 
@@ -165,7 +167,9 @@ class Backoff:
             that the storage of a custom resource is not ready yet.
         """
         was_outage, self._is_outage = self._is_outage, isinstance(error, ApiError) and _ends_with_recovery(error)
-        if self._count != self._recovery.count or (was_outage and not self._is_outage):
+        has_recovered = self._has_recovered()
+        self._is_overtaken = has_recovered and isinstance(error, ApiError) and error.status is None
+        if has_recovered or (was_outage and not self._is_outage):
             self.reset()
         self.failures += 1
         is_starting = isinstance(error, ApiError) and error.status in _WHILE_IT_STARTS
@@ -173,7 +177,6 @@ class Backoff:
 
     def reset(self) -> None:
         """Note that an attempt has succeeded."""
-        self._count = self._recovery.count
         self.failures = self._refused = 0
 
     async def pause(self, error: Exception | None) -> None:
@@ -185,7 +188,18 @@ class Backoff:
         # Jitter: what fails together does not come back together.
         pause = min(self._most, self._first * 2 ** min(max(growing - 1, 0), 16)) * random.uniform(0.5, 1.0)
         asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
-        await self._recovery.wait(max(pause, min(asked, LONGEST_ASKED)), error)
+        if self._is_overtaken:
+            # It may have asked before the recovery, which this pause would wait for.
+            await asyncio.sleep(random.uniform(0, SPREAD))
+        else:
+            await self._recovery.wait(max(pause, min(asked, LONGEST_ASKED)), error)
+        if self._has_recovered():
+            self.reset()
+
+    def _has_recovered(self) -> bool:
+        """Whether the API server has recovered since this was asked last."""
+        count, self._count = self._count, self._recovery.count
+        return count != self._count
 
 
 def _ends_with_recovery(error: ApiError) -> bool:

@@ -250,6 +250,46 @@ async def test_pauses_get_longer_and_start_over_after_a_recovery(pauses):
     assert pauses == [0.5, 1, 2, 4, 8, 8, 0.5, 1]
 
 
+async def test_an_attempt_that_the_recovery_overtakes_is_repeated_at_once_and_only_once(pauses):
+    down, found = ApiError("x", reason=NO_ANSWER), Recovery(up)
+    backoff = Backoff(found, 0.5, 8)
+    backoff.failed(down)
+    await backoff.pause(down)
+    # Asked before the API server recovered; what it said until then was good, and then the connection broke.
+    found.recovered()
+    backoff.reset()
+    for _ in range(3):
+        backoff.failed(down)
+        await backoff.pause(down)
+    assert pauses == [0.5, 1, 2]
+
+
+async def test_an_attempt_that_begins_after_the_recovery_waits_as_after_any_failure(monkeypatch):
+    down, found, pauses = ApiError("x", reason=NO_ANSWER), Recovery(up), []
+
+    async def wait(self, seconds, error):
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            found.recovered()
+
+    monkeypatch.setattr(Recovery, "wait", wait)
+    monkeypatch.setattr(recovery.random, "uniform", lambda _, most: most)
+    backoff = Backoff(found, 0.5, 8)
+    for _ in range(3):
+        backoff.failed(down)
+        await backoff.pause(down)
+    assert pauses == [0.5, 0.5, 1]
+
+
+async def test_an_attempt_that_the_recovery_overtakes_waits_as_long_as_the_api_server_asks_for(pauses):
+    busy, found = api_error("GET x", 503, b"busy", {"Retry-After": "3"}), Recovery(up)
+    backoff = Backoff(found, 0.5, 8)
+    found.recovered()
+    backoff.failed(busy)
+    await backoff.pause(busy)
+    assert pauses == [3]
+
+
 async def test_pauses_start_over_once_the_api_server_answers_that_it_is_not_ready_for_a_resource(pauses):
     down = ApiError("x", reason=NO_ANSWER)
     initializing = api_error("GET x", 429, b"storage is (re)initializing", {"Retry-After": "1"})
