@@ -25,7 +25,7 @@ BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
 # Most of the time these tests wait for processes: three of the four have an Airflow (tests/conftest.py). ARGS=-n0 runs
 # them one by one, for a debugger.
 FOUR_AT_ONCE := --numprocesses=4 --dist=loadscope
-LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy"
+LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy and not slow"
 # What is done at full scale before a release.
 DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/airflow/test_crowd.py tests/cluster/airflow/test_chaos.py tests/cluster/airflow/test_disruptions.py
 
@@ -49,8 +49,11 @@ up: venv ## Start Airflow with its UI and the example DAGs, and print the addres
 down: venv ## End what `make up` started, and every process that came of it.
 	@$(PY) -m tools.airflow_runner down
 
-test: venv ## Run every test that needs no cluster, browser or heavy framework.
+test: venv ## Run every test that needs no cluster, browser or heavy framework, and is not slow.
 	$(PY) -m pytest $(LIGHT) $(ARGS)
+
+test-slow: venv ## Run the tests that take an Airflow minutes (10 minutes).
+	$(PY) -m pytest $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m slow $(ARGS)
 
 test-heavy: ## Run the tests that need torch, transformers, tensorflow, jax and paddle, in .venv-heavy (6 GB).
 	@tools/environment.sh .venv-heavy $(NEWEST) xgboost,mpi,torch,tensorflow,jax,paddle dev heavy

@@ -40,6 +40,7 @@ _TURNS = (
         "tests/airflow/test_train_jobs_faults.py",
         "tests/airflow/test_lost_contact.py",
         "tests/airflow/test_presets.py",
+        "tests/airflow/test_progress.py",
         "tests/airflow/test_secrets.py",
     ),
     ("tests/airflow/",),

@@ -16,7 +16,12 @@ from tests.scale import FULL
 from tools.airflow_runner import AirflowInstance
 from tools.airflow_runner.api import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.timeout(3600 if FULL else 900)]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.local,
+    pytest.mark.slow,
+    pytest.mark.timeout(3600 if FULL else 900),
+]
 
 #: Deferred jobs of 0 to 2 s.
 SHORT = 200 if FULL else 12

@@ -14,7 +14,7 @@ from airflow_trainer_provider.local.run_folder import RunFolder
 from tests.airflow.jobs import JobFolder, job_processes
 from tools.airflow_runner import AirflowInstance
 
-pytestmark = [pytest.mark.airflow, pytest.mark.local]
+pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.slow]
 
 DAGS = Path(__file__).parent / "dags"
 #: Runs a DAG under the same run ID wherever it is asked to.

@@ -14,7 +14,7 @@ from tests.airflow.tasks import GRACE, SIGNALLING
 from tools.airflow_runner import AirflowInstance
 from tools.airflow_runner.api import wait_until
 
-pytestmark = [pytest.mark.airflow, pytest.mark.local]
+pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.slow]
 
 DAG_FILE = Path(__file__).parent / "dags" / "train_jobs.py"
 DAG_TEST = f"""

@@ -118,7 +118,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, statsd: StatsdListener) ->
         yield instance
 
 
-@pytest.fixture(params=["lineage_waiting", "lineage_deferred"])
+@pytest.fixture(params=[pytest.param("lineage_waiting", marks=pytest.mark.slow), "lineage_deferred"])
 def dag_id(request):
     return request.param
 

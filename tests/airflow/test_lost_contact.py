@@ -16,7 +16,7 @@ from tests.airflow.jobs import job_processes, line_numbers
 from tests.airflow.tasks import SIGNALLING, start, worker_processes
 from tools.airflow_runner.api import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.no_second_chance]
+pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.slow, pytest.mark.no_second_chance]
 
 #: Seconds without a heartbeat after which the scheduler takes a task from its worker.
 LOST = float(QUICK_TO_NOTICE["scheduler"]["task_instance_heartbeat_timeout"])
@@ -106,7 +106,6 @@ def test_a_worker_that_comes_back_after_its_task_was_taken_from_it_ends_no_job(a
     finish(airflow, "train_patient", run, folder)
 
 
-@pytest.mark.heavy
 def test_a_worker_that_loses_airflows_api_server_ends_no_job(airflow, folder):
     run = start(airflow, "train_patient", folder)
 

@@ -96,7 +96,7 @@ def slow(pid: int) -> Iterator[None]:
         held_up.result()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_last_of_many_lines_are_in_the_log_of_a_deferred_task(airflow, folder):
     run = airflow.trigger_dag("train_deferred", {"folder": str(folder), "mode": "talk"})
     airflow.wait_for_task("train_deferred", run, "train", "deferred")

@@ -95,7 +95,7 @@ def test_marking_the_task_failed_ends_every_process_within_the_grace_period(airf
     assert airflow.task_instance(dag_id, run, "train")["state"] == "failed"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 @pytest.mark.no_second_chance
 def test_a_deferred_job_outlives_its_triggerer(airflow, folder, number):
     run = start(airflow, "train_deferred", folder)

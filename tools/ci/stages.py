@@ -48,6 +48,7 @@ _OF_PYTHONS = ("tests/unit", "tests/contract")
 _NOT_OUR_TOOLS = "".join(
     f" --ignore=tests/unit/{name}" for name in ("ci", "cluster_harness", "test_contracts.py", "test_mutants.py")
 )
+_ALL_ON_AIRFLOW = "ARGS=tests/airflow -m 'not heavy'"
 _FEWER_VALUES = {"FUZZ_VALUES": "100"}
 
 
@@ -74,12 +75,16 @@ def _end_cluster() -> list[Stage]:
 
 def before_cluster() -> list[Stage]:
     """The first stages of the whole run, one after the other: those with an Airflow starve beside others."""
-    postgresql = _make("postgresql", 30, "test-postgresql", tests=("tests/airflow",))
+    # What the gate has no time for is in all of these three.
+    slow = _make("slow", 30, "test-slow", tests=("tests/airflow",))
+    postgresql = _make("postgresql", 40, "test-postgresql", tests=("tests/airflow",))
+    lowest = _make("airflow-lowest", 30, "test-airflow-lowest", _ALL_ON_AIRFLOW, tests=("tests/airflow",))
     lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))
     return [
         *(replace(stage, spare=False, environment={}) for stage in gate()),
+        slow,
         _with_package("postgresql", "pg_ctlcluster", postgresql),
-        _lowest(_make("airflow-lowest", 20, "test-airflow-lowest", "ARGS=tests/airflow", tests=("tests/airflow",))),
+        _lowest(lowest),
         _with_package("chromium", "chromium", _make("browser", 15, "test-browser", tests=("tests/browser",))),
         _with_package("chromium", "chromium", _lowest(lowest_browser)),
     ]

@@ -185,7 +185,7 @@ def test_all_tiers_run_and_the_run_is_green(machine):
 
     assert code == 0
     aside = ["heavy", "storms", "lowest-unit", *_PYTHONS]
-    tiers = ["postgresql", "airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
+    tiers = ["slow", "postgresql", "airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
     assert set(table) == {*_GATE, *tiers, "all"}
     assert all(table[tier].split()[2:] == ["1", "1", "0", "1", "ok"] for tier in ["light", *tiers])
 
@@ -249,7 +249,7 @@ def test_the_two_stages_on_the_lowest_airflow_run_the_lowest_python_and_all_that
     (of_3_12,) = [line for line in made if line.startswith("test-python") and line.count("python3.12")]
     python = f"PYTHON={machine.programs / 'python3.10'}"
     tests = of_3_12.partition("ARGS=")[2].partition(" PYTHON=")[0]
-    assert of_lowest == {f"ARGS=tests/airflow {python}", f"ARGS={tests} {python}"}
+    assert of_lowest == {f"ARGS=tests/airflow -m 'not heavy' {python}", f"ARGS={tests} {python}"}
     assert tests.startswith("tests/unit tests/contract --ignore=tests/unit/ci ")
 
 
