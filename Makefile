@@ -77,6 +77,9 @@ test-postgresql: ## Run the tests that have a real Airflow with PostgreSQL for i
 test-storms: venv ## Run 10,000 storms over the readers of logs, in virtual time (10 minutes).
 	TRAINER_TEST_SCALE=full $(PY) -m pytest --numprocesses=2 tests/unit/cluster/logs/test_storm.py $(ARGS)
 
+test-loops: venv ## Run the tests of coroutines in asyncio's debug mode, and look for callbacks that take long (15 minutes).
+	TRAINER_TEST_LOOPS=1 $(PY) -m pytest --numprocesses=2 --dist=loadscope -m "not heavy" $(or $(ARGS),tests/unit tests/contract)
+
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
 	@tools/newcomer.sh
 

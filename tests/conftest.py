@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import second_chance
+from tests import loop_checks, second_chance
 
 # Before the first import of airflow, which reads its configuration there, and writes it where there is none.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
@@ -50,7 +50,8 @@ _TURNS = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give CI what it asks for."""
+    """Check event loops, and give CI what it asks for."""
+    loop_checks.register(config)
     second_chance.register(config)
 
 

@@ -104,7 +104,9 @@ def beside_cluster() -> list[Stage]:
     arguments = f"ARGS={' '.join(_OF_PYTHONS)}{_NOT_OUR_TOOLS}"
     lowest = _lowest(_make("lowest-unit", 25, "test-airflow-lowest", arguments, tests=_OF_PYTHONS, part=True))
     storms = _make("storms", 60, "test-storms", tests=("tests/unit/cluster/logs",), part=True)
-    stages = [_make("heavy", 25, "test-heavy", tests=_LIGHT), storms, replace(lowest, environment=_FEWER_VALUES)]
+    loops = _make("loops", 60, "test-loops", arguments, tests=_OF_PYTHONS, part=True)
+    stages = [_make("heavy", 25, "test-heavy", tests=_LIGHT), storms]
+    stages += [replace(stage, environment=_FEWER_VALUES) for stage in (loops, lowest)]
     for version in _PYTHONS:
         path = _find_python(version)
         stage = _make(f"python{version}", 25, "test-python", arguments, f"PYTHON={path}", tests=_OF_PYTHONS, part=True)

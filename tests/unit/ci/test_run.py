@@ -184,7 +184,7 @@ def test_all_tiers_run_and_the_run_is_green(machine):
     code, table = machine.run()
 
     assert code == 0
-    aside = ["heavy", "storms", "lowest-unit", *_PYTHONS]
+    aside = ["heavy", "storms", "loops", "lowest-unit", *_PYTHONS]
     tiers = ["slow", "postgresql", "airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
     assert set(table) == {*_GATE, *tiers, "all"}
     assert all(table[tier].split()[2:] == ["1", "1", "0", "1", "ok"] for tier in ["light", *tiers])

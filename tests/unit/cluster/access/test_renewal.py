@@ -222,6 +222,7 @@ async def test_new_tasks_go_where_a_changed_connection_leads(cluster, airflow, s
     assert (other.asked, server.paths()) == ([("/version", "two")], ["/version"] * 2)
     assert await Cluster.of(airflow.now, airflow.read) is moved
     assert await Cluster.of(old, airflow.read) is not moved
+    await Cluster.close_all()
 
 
 async def test_a_kubeconfig_file_that_leads_elsewhere_by_now_takes_no_old_jobs(server, other, tmp_path):

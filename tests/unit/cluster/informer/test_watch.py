@@ -180,6 +180,8 @@ def contexts(watches, count):
         yield [stack.enter_context(of(watches).subscribe(f"job-{n}")) for n in range(count)]
 
 
+# It makes a thousand tasks at once, each of which has a traceback in asyncio's debug mode.
+@pytest.mark.loop_errors
 async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client):
     client.says((1, [pod(f"job-{n}", 1, job=f"job-{n}") for n in range(1000)]))
     with contexts(watches, 1000) as subscriptions:
