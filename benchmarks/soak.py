@@ -396,7 +396,7 @@ class Soak:
             return await self._client.ask(json.dumps(question))
 
     async def _listen(self) -> None:
-        """Take in what is reported."""
+        """Process what is reported."""
         while True:
             for name, at, payload in await self._ask("news"):
                 job = self.jobs[name]

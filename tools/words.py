@@ -21,10 +21,14 @@ WORDS = {
     "anew": "again, from the start; re-list, re-create, retrain",
     r"(?<!instead\s)of before": "from the previous run, previous, earlier",
     "whose turn": "say what it waits for: not implemented yet, the next in the queue",
+    "afresh": "again, from the start",
+    r"how (?:\w+ ){1,2}stands?": "name it: the status, the state, the phase",
+    "needs? nothing of": "does not import, does not use",
+    "lets? go of": "release, free",
 }
 
 FOLDERS = ("airflow_trainer_provider/", "benchmarks/", "dags/", "deploy/", "docs/", "tests/", "tools/")
-SUFFIXES = (".md", ".py", ".sh", ".yaml")
+SUFFIXES = (".js", ".md", ".py", ".sh", ".yaml")
 OTHERS = (
     ".ci/all",
     ".ci/run",

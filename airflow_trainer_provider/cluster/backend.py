@@ -149,7 +149,7 @@ class ClusterBackend:
         return identity_of((await self._job(handle)).main)
 
     async def status(self, handle: JobHandle) -> JobStatus:
-        """How the job stands now."""
+        """The job's status now."""
         snapshot = await self._snapshot(handle, why=True)
         return self._connected().client.clock.here(snapshot.status())
 

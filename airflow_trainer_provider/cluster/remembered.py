@@ -1,4 +1,4 @@
-"""Answers that hold for a while, asked for once by all that need them."""
+"""Caches answers for a fixed time; concurrent callers share one request."""
 
 from __future__ import annotations
 

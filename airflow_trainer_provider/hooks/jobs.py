@@ -85,7 +85,7 @@ def where(backends: Iterable[Backend]) -> str:
 
 
 async def overviews(backends: Iterable[Backend]) -> list[Overview]:
-    """How all jobs stand, the oldest first.
+    """The statuses of all jobs, the oldest first.
 
     :param backends: where to look.
     """
@@ -109,7 +109,7 @@ async def until_running(backend: Backend, handle: JobHandle) -> JobStatus:
 
     :param backend: where it runs.
     :param handle: the job.
-    :return: how it stands then.
+    :return: its status then.
     :raises JobLost: it is gone.
     """
     statuses = cast("AsyncGenerator[JobStatus, None]", backend.watch(handle))

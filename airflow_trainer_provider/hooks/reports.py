@@ -1,4 +1,4 @@
-"""Writes a job's progress, and how it stands, to the XCom of the task that waits for it."""
+"""Writes a job's progress, and its status, to the XCom of the task that waits for it."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class TrainerHook(BaseHook):
         return await get(await self.backends(), name, kind)
 
     async def overviews(self) -> list[Overview]:
-        """How all jobs stand, the oldest first."""
+        """The statuses of all jobs, the oldest first."""
         return await overviews(await self.backends())
 
     async def clean_up(

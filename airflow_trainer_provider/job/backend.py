@@ -22,7 +22,7 @@ Admit = Callable[[Plan], None]
 
 @dataclass(frozen=True)
 class Submission:
-    """What came of the wish to run a job.
+    """The result of a submit.
 
     :param handle: the job.
     :param adopted: None for a job that was started now; else why an earlier one is used.
@@ -253,7 +253,7 @@ class Backend(Protocol):
         """
 
     async def status(self, handle: JobHandle) -> JobStatus:
-        """How the job stands now.
+        """The job's status now.
 
         :raises JobLost: there is no such job any more.
         """
@@ -313,7 +313,7 @@ class Backend(Protocol):
         """The jobs that are looked for, whoever created them, as far as they exist."""
 
     async def overviews(self) -> list[Overview]:
-        """How all jobs stand, whoever created them, the oldest first."""
+        """The statuses of all jobs, whoever created them, the oldest first."""
 
     async def describe(self, handle: JobHandle) -> Description:
         """All that is known of a job, and why it failed where it has.

@@ -115,7 +115,7 @@ async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.E
 
 
 def _may_have_lines(status: JobStatus) -> bool:
-    """Whether a replica has been anywhere yet. Who waits in a queue costs less without a reader of its logs."""
+    """Whether any replica may have lines. A job in a queue costs less without a reader of its logs."""
     underway = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RESTARTING)
     return status.phase in underway or any(replica.reason or replica.started_at for replica in status.replicas)
 
@@ -190,7 +190,7 @@ def _shortest(*waits: float | None) -> float | None:
 
 
 class _News:
-    """What a task's log says of how its job stands: each thing once.
+    """What a task's log says of its job's status: each thing once.
 
     :param handle: the job.
     :param emit: takes each line.

@@ -135,9 +135,9 @@ class Monitor:
         self._stands_at: datetime | None = None
 
     def observe(self, status: JobStatus, now: datetime) -> GivenUp | None:
-        """Take in how the job stands.
+        """Process a status of the job.
 
-        :param status: the job's status; again and again the same is fine.
+        :param status: the job's status; it may be the same as before.
         :param now: the time.
         :return: why the job can never start, or has not in time, or why it has no more time; None while there is hope.
         """

@@ -1,4 +1,4 @@
-"""A job as people look at it: how it stands, and why."""
+"""A job as users see it: its status, and the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Overview:
     :param backend: where it runs.
     :param location: its namespace, or the folder that holds its folder.
     :param framework: what it runs; None where no annotation names it.
-    :param status: how it stands.
+    :param status: its status.
     :param replicas: how many it has, also where none has begun.
     :param identity: the try of the task that submitted it; None where something else made it.
     """
@@ -55,7 +55,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class Description:
-    """A job, and what explains how it stands.
+    """A job, and what explains its status.
 
     :param overview: the job.
     :param conditions: of its main object, as Kubernetes has them.

@@ -1,4 +1,4 @@
-"""How a job stands, in words that are the same for all backends."""
+"""The status of a job, in words that are the same for all backends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Record(BaseModel):
 
 
 class ReplicaStatus(_Record):
-    """How one replica stands.
+    """The status of one replica.
 
     :param group: its role.
     :param index: its index within the group.
@@ -119,7 +119,7 @@ class Progress(_Record):
 
 
 class JobStatus(_Record):
-    """How a job stands.
+    """The status of a job.
 
     :param phase: where it is in its life.
     :param reason: why it is there, one CamelCase word, e.g. ``DeadlineExceeded``.

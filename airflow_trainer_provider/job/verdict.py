@@ -18,7 +18,7 @@ async def verdict(backend: Backend, handle: JobHandle, framework: Framework, sta
     :param backend: where it runs.
     :param handle: the job.
     :param framework: which it runs.
-    :param status: how it stands.
+    :param status: its status.
     """
     if not status.phase.ended or status.phase is JobPhase.SUCCEEDED:
         return None

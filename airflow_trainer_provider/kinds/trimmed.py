@@ -1,4 +1,4 @@
-"""What is kept of an object that is watched: how it stands, and little of what it was made from."""
+"""What is kept of an object that is watched: its status, and little of its spec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "airflow-tra
 _POD_SPEC = frozenset({"containers", "initContainers", "nodeName", "restartPolicy", "terminationGracePeriodSeconds"})
 _CONTAINER = frozenset({"name", "restartPolicy"})
 _STATUS_OF_CONTAINER = frozenset({"name", "state", "lastState", "restartCount", "started"})
-#: What a job's own spec gives its containers: long, and of no weight for how the job stands.
+#: What a job's own spec gives its containers: long, and without effect on the job's status.
 _SPEC = frozenset({"args", "command", "env", "volumes", "volumeMounts"})
 #: Longer texts seldom repeat; characters.
 _LONG = 100

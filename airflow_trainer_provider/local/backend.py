@@ -97,7 +97,7 @@ class LocalBackend:
         return await asyncio.to_thread(self._task_of, handle)
 
     async def status(self, handle: JobHandle) -> JobStatus:
-        """How the job stands now."""
+        """The job's status now."""
         return await asyncio.to_thread(self._status, self._folder(handle))
 
     async def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
@@ -209,7 +209,7 @@ class LocalBackend:
         return [handle for handle, _ in await asyncio.to_thread(self._all) if handle.name == wanted.name]
 
     async def overviews(self) -> list[Overview]:
-        """How all jobs stand whose folders are here, the oldest first."""
+        """The statuses of all jobs whose folders are here, the oldest first."""
         found = []
         for job in await asyncio.to_thread(self._all):
             # Another process may remove its folder meanwhile.
@@ -366,7 +366,7 @@ class LocalBackend:
             )
 
     def _status(self, folder: RunFolder, *, start: bool = False) -> JobStatus:
-        """How the job stands; a job whose supervisor is gone has ended.
+        """The job's status; a job whose supervisor is gone has ended.
 
         :param start: start the supervisor of a job that never had one: its submitter was killed in between.
         """

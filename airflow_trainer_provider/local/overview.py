@@ -19,7 +19,7 @@ _ALL = 10**9
 
 
 async def overview(backend: Backend, handle: JobHandle, identity: Identity | None) -> Overview:
-    """How a job stands.
+    """The status of a job.
 
     :param backend: where it runs.
     :param handle: the job.

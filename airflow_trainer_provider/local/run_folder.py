@@ -243,7 +243,7 @@ class RunFolder:
     def lock(self) -> Iterator[bool]:
         """Hold the supervisor's lock while inside, if no other process does.
 
-        The system lets go of it when the last process that holds it ends, however that ends.
+        The system releases it when the last process that holds it ends, however that ends.
 
         :return: whether it is held now.
         """

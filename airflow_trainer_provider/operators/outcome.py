@@ -1,4 +1,4 @@
-"""The last leg of every task that waited for a job: XCom, and the right exception."""
+"""Writes the XComs after a job's end, and raises the exception that fits it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class TrainJobOperator(BaseOperator):
     values too. They are validated when the task runs, before anything is started.
 
     XCom holds ``job``, the job's handle, and ``request``, what the task asks for, before the wait begins; while the
-    task waits, ``progress``, what the script reports, and ``status``, how the job stands; ``return_value`` with how it
+    task waits, ``progress``, what the script reports, and ``status``, the job's status; ``return_value`` with how it
     went, replica by replica, its progress and metrics, and the JSON that rank 0 wrote to ``$TRAINER_RESULT_PATH``; or
     ``failure``, with the replica that failed first, why, and whether a retry can help.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: How many requests may wait to be looked up, and how many tasks of one cluster for the end of their jobs. A deployment
-#: that ends more tasks at once has other trouble.
+#: that ends more tasks at once has other problems.
 _MOST_WAITING = 10_000
 #: How many requests are looked up together, and how many tasks' jobs are ended at a time in one cluster.
 _LOOKED_UP_TOGETHER = 100

@@ -64,7 +64,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default. The modes
         ``poke`` and ``reschedule`` are for a sensor that does not.
 
-    ``silent_fail`` is for trouble with looking at the job: the sensor waits on. The failure of the job itself fails it.
+    ``silent_fail`` is for errors of reading the job's status: the sensor waits on. The job's own failure fails it.
     """
 
     template_fields: Sequence[str] = (

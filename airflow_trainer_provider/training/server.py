@@ -69,7 +69,7 @@ def _remove(path: str, pid: int) -> None:
 
 
 def _reach_without_proxy() -> None:
-    """Have no proxy asked for the loopback: it has a loopback of its own, and the training would wait for it."""
+    """Bypass proxies for the loopback address: a proxy would use its own, and the training would wait for it."""
     known = next(filter(None, map(os.environ.get, _NO_PROXY)), "")
     if known == "*" or not any(os.environ.get(name) for each in _PROXIES for name in (each, each.upper())):
         return

@@ -14,7 +14,7 @@ NAME = "trainer-test-cluster"
 _MOUNT = Path("/sys/fs/cgroup")
 #: Four times the kernel's default, by file: all pods together would else get no more than one process of the tests.
 _WEIGHTS = {"cpu.shares": "4096", "cpu.weight": "400"}
-#: Seconds in which the kernel has let go of a group whose last process has just ended.
+#: Seconds in which the kernel has released a group whose last process has just ended.
 _FREED_WITHIN = 30
 
 

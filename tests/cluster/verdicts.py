@@ -84,7 +84,7 @@ def stable(message: str) -> str:
 def difference(row: Mapping[str, str], page: str) -> str | None:
     """What the page says otherwise of a failure on a backend; None where it is current.
 
-    The cluster's own words, at the end of a verdict, are not compared: a kubelet has two for the same trouble.
+    The cluster's own words, at the end of a verdict, are not compared: a kubelet has two for the same error.
 
     :param row: as of :func:`table`.
     :param page: its text.

@@ -35,6 +35,11 @@ def found(text):
         ("# The pods of\n    # before are gone.", "of before"),
         ("The pods of\nbefore are gone.", "of before"),
         ("a package whose turn has not come yet", "whose turn"),
+        ("The log is asked for afresh.", "afresh"),
+        ("How the job stands, and why.", "How the job stands"),
+        ("// What is compared, how we stand.", "how we stand"),
+        ("A script needs nothing of this package.", "needs nothing of"),
+        ("# The kernel lets\n    # go of it.", "lets go of"),
     ],
 )
 def test_a_word_is_found(text, word):

@@ -1,4 +1,4 @@
-"""Who we are to the API server, and how we know it: addresses, certificates and tokens, renewed when they expire."""
+"""Addresses, certificates and tokens of a connection, renewed when they expire."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class ServerClock:
         self.ahead = timedelta(0)
 
     def note(self, date: str | None) -> None:
-        """Take in when the API server has answered.
+        """Process the time of an API server's answer.
 
         :param date: the ``Date`` of an answer that has just come.
         """

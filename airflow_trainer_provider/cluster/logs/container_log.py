@@ -421,7 +421,7 @@ class ContainerLog:
             await self._emit(lines)
 
     async def _begin(self, runs: int, first: tuple[int | None, bytes], since: str | None) -> None:
-        """Take in the first line of a connection.
+        """Process the first line of a connection.
 
         :param runs: how often the container was started.
         :param first: the line, with its time.

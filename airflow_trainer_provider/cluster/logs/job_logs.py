@@ -333,7 +333,7 @@ async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[Log
 
 
 def _take_note(changing: asyncio.Task[None]) -> None:
-    """Take in how the wait for a change of the pods has ended; that they cannot be seen for now does no harm."""
+    """Retrieve the result of the wait for a change of the pods; that they cannot be seen for now does no harm."""
     if isinstance(changing.exception(), ApiError):
         log.debug("No news of the pods: %s", changing.exception())
     else:

@@ -1,4 +1,4 @@
-"""Lets those who have much to do leave room for the rest of an event loop."""
+"""Runs one piece of long work in each round of the event loop, so that the rest of it is not kept waiting."""
 
 from __future__ import annotations
 

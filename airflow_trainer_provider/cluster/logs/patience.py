@@ -52,7 +52,7 @@ class Patience:
             self._held_up_for += time.monotonic() - since
 
     def went_on(self) -> None:
-        """The log has given something, or is asked for afresh."""
+        """Record that the log has given something, or was requested again."""
         self._went_on_at = self.now
 
     def idle_since(self, begin: float) -> float:

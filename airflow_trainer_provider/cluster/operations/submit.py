@@ -195,7 +195,7 @@ class Submitter:
         return None if fresh is None else await self._adopt(fresh)
 
     async def _end(self, job: JobObject, reason: str, *, resumable: bool = True) -> _Adopted | None:
-        """End the earlier job, which is not the one to use.
+        """End an earlier job that cannot be adopted.
 
         :param reason: why it is not.
         :param resumable: whether it may be suspended.

@@ -57,11 +57,11 @@ class Place:
         self.close = on_close
 
     def is_quiet(self, position: Position | None) -> bool:
-        """Whether a position far behind may wait to be taken in: there may be thousands that move up by one."""
+        """Whether a position far behind may be processed later: there may be thousands that move up by one."""
         return position is not None and position.local > FAR and time.monotonic() < self._quiet_until
 
     def take(self, found: QueuePlace | None) -> None:
-        """Take in where the job is, and notify who waits where it has changed."""
+        """Record the job's position, and notify who waits if it has changed."""
         found = found and _steady(self.value, found)
         if found != self.value:
             self.value = found
@@ -90,7 +90,7 @@ class Queue:
         self._local = Asked(self._ask_local, QUEUE_EVERY)
         self._quota = Asked(self._ask_quota, QUOTA_EVERY)
         self._places: dict[Place, str] = {}
-        # The Workloads that were taken in, by their own uid, and by that of the object that each is for.
+        # The Workloads that were processed, by their own uid, and by that of the object that each is for.
         self._taken: dict[str, Manifest] = {}
         self._by_job: dict[str, Manifest] = {}
         self._signal = Signal()
@@ -158,13 +158,13 @@ class Queue:
         return min(self._pending.due_in, self._local.due_in)
 
     async def _take_in(self, found: Subscription) -> Mapping[str, Manifest]:
-        """Take in the Workloads that have changed.
+        """Process the Workloads that have changed.
 
         :return: all that are there, by the uid of the object that each is for.
         """
         ahead = self._client.clock.ahead.total_seconds()
         gone, there = list(found.gone.values()), found.objects
-        # They are taken in here, and there may be ever more of them.
+        # They are processed here, and there may be ever more of them.
         found.gone.clear()
         # The watch keeps an object until there is another version of it.
         changed = [each for uid, each in there.items() if self._taken.get(uid) is not each]

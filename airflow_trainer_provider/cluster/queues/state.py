@@ -91,7 +91,7 @@ class QueueState:
     _admitted: deque[tuple[_Order, float]] = field(default_factory=lambda: deque(maxlen=MOST_ADMISSIONS))
 
     def note_admission(self, workload: Manifest, ahead: float) -> None:
-        """Take in a Workload, which may have been admitted; the same again is fine.
+        """Process a Workload, which may have been admitted; it may be the same as before.
 
         :param workload: of the queue.
         :param ahead: by how many seconds the cluster's clock is ahead of this machine's.

@@ -67,7 +67,7 @@ class Snapshot:
         return replace(snapshot, events=await warnings_of(cluster, job))
 
     def status(self) -> JobStatus:
-        """How the job stands."""
+        """The job's status."""
         status = job_status(
             self.job.kind,
             self.job.main,

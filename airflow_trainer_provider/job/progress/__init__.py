@@ -1,1 +1,1 @@
-"""How far a training is, and how its replicas stand over time, as views show it."""
+"""The progress of a training, and the states of its replicas over time, as views show them."""

@@ -18,7 +18,7 @@ class Rate:
         self._samples: deque[tuple[float, float, int]] = deque()
 
     def add(self, at: float, step: int) -> None:
-        """Take in a step.
+        """Process a step.
 
         :param at: when it was reported, in seconds since 1970.
         :param step: not lower than the one before.

@@ -1,4 +1,4 @@
-"""Hands the progress of a job, and how it stands, to whoever shows it: now and then, and only what has changed."""
+"""Passes the progress of a job, and its status, to whoever shows it: now and then, and only what has changed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reporter:
         self._lines_wait_until = 0.0
         # Whether what an earlier process has reported is known.
         self._is_known = False
-        # Takes in once more what came before that.
+        # Processes once more what came before that.
         self._early: deque[Callable[[], None]] = deque(maxlen=_MOST_EARLY)
         # What was handed on last of each.
         self._written = self._versions()
@@ -76,7 +76,7 @@ class Reporter:
         self._said_unsaved: str | None = None
         # Failures are named once each.
         self._has_failed = self._has_not_read = False
-        # Whether an earlier process has reported how the job stands, as far as that is known.
+        # Whether an earlier process has reported the job's status, as far as that is known.
         self._has_status = True
 
     async def begin_lines(self) -> None:
@@ -126,7 +126,7 @@ class Reporter:
     def since(self) -> Position | None:
         """Up to where lines of the leader were observed; (0, 0) for nowhere.
 
-        None where an earlier process has reported how the job stands and no progress, or may have. To read the whole
+        None where an earlier process has reported the job's status and no progress, or may have. To read the whole
         log again, at each restart of a triggerer, takes long where it has thousands of such jobs.
         """
         if self.tracker.position is None and self._has_status:
@@ -134,7 +134,7 @@ class Reporter:
         return self.tracker.position or (0, 0)
 
     def line(self, text: str, at: float | None, position: Position) -> str | None:
-        """Take in a line of the leader.
+        """Process a line of the leader.
 
         :param text: of the line.
         :param at: when it was written, in seconds since 1970; None for now.
@@ -157,7 +157,7 @@ class Reporter:
         return None
 
     def status(self, status: JobStatus) -> None:
-        """Take in how the job stands."""
+        """Process a status of the job."""
         self._load_once()
         now, version = time.time(), self._stages.version
         self._observe(status, now)

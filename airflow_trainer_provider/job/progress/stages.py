@@ -31,9 +31,9 @@ class Stages:
         self.version = 0
 
     def observe(self, status: JobStatus, now: float) -> None:
-        """Take in how the job stands.
+        """Process a status of the job.
 
-        :param status: of the job; again and again the same is fine.
+        :param status: of the job; it may be the same as before.
         :param now: the time, in seconds since 1970.
         """
         if status == self._status:
@@ -44,7 +44,7 @@ class Stages:
             _extend(self._segments.setdefault(replica.name, []), status, replica, now)
 
     def snapshot(self, now: datetime) -> dict[str, Any] | None:
-        """How the job stands, as JSON values; None before the first status.
+        """The job's status, as JSON values; None before the first status.
 
         :param now: the time.
         """

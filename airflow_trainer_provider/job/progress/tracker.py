@@ -91,7 +91,7 @@ class Tracker:
         self._known_to = self._position
 
     def observe(self, text: str, at: float, position: Position) -> None:
-        """Take in a line of the leader.
+        """Process a line of the leader.
 
         :param text: of the line.
         :param at: when it was written, in seconds since 1970, as far as the backend knows.
@@ -113,9 +113,9 @@ class Tracker:
                 self._ignore(f"{type(error).__name__}: {error}")
 
     def observe_status(self, status: JobStatus, now: float) -> None:
-        """Take in how the job stands: its restarts, and the progress that its controller knows.
+        """Process a status of the job: its restarts, and the progress that its controller knows.
 
-        :param status: of the job; again and again the same is fine.
+        :param status: of the job; it may be the same as before.
         :param now: the time, in seconds since 1970.
         """
         leader = next((each for each in status.replicas if each.name == self._leader), None)

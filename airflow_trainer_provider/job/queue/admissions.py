@@ -36,7 +36,7 @@ class Admissions:
         self._seen: list[tuple[float, float, str]] = []
 
     def note(self, uid: str, queued_at: float, at: float) -> bool:
-        """Take in that a job was admitted.
+        """Record that a job was admitted.
 
         :param uid: of the job.
         :param queued_at: since when it waited.

@@ -59,7 +59,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
 
 
 def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:
-    """Which Job will never end, and why; None where all may."""
+    """The Job that can no longer end, and why; None where all can."""
     if not _has_jobs(main):
         return None
     unfinished = [child for child in children if not _has_ended(child)]

@@ -27,7 +27,7 @@ _RESULT_FIELDS = ("terminationMessagePath", "terminationMessagePolicy")
 
 
 def check_pod_template(job: JobPlan) -> None:
-    """Refuse what other fields of the job say, and labels and annotations that are not the user's.
+    """Refuse settings of the pod template that other fields control, and reserved labels and annotations.
 
     :param job: the job.
     :raises SpecError: naming the field and the way out.

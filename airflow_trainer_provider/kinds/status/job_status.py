@@ -1,4 +1,4 @@
-"""How a job stands, from its main object and its pods."""
+"""Computes a job's status from its main object and its pods."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def job_status(
     events: Sequence[Manifest] = (),
     deleted: bool = False,
 ) -> JobStatus:
-    """How a job stands.
+    """The status of a job.
 
     :param kind: of the main object.
     :param main: the main object, or its last version.
@@ -205,7 +205,7 @@ def _may_run(replica: ReplicaState) -> bool:
 def _held_up(
     kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
 ) -> tuple[JobPhase, str | None, str | None] | None:
-    """How a job has ended whose deletion a finalizer holds up; its operator leaves it alone.
+    """The end of a job whose deletion waits for a finalizer, and which its controller does not reconcile any more.
 
     :return: None where its leader may run, and for any other job.
     """

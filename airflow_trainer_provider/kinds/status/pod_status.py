@@ -1,4 +1,4 @@
-"""How a pod stands: from the object that Kubernetes has of it to a replica's status."""
+"""Computes a replica's status from its pod."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _ended_without_container(blank: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
-    """The end of a pod that says nothing of its container: it was not let in, or its node cleared it away."""
+    """The end of a pod without a container's status: the kubelet rejected it, or its node removed its containers."""
     found = pod.get("status") or {}
     finished_at = last_change(pod)
     if found["phase"] == "Succeeded":

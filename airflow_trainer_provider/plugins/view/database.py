@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Row, Select
     from sqlalchemy.orm import Session
 
-#: XCom that says how a job stands, and with its script's reports.
+#: XCom with a job's status, and with its script's reports.
 STATE_KEYS = ("job", "request", "status", "failure", "return_value", "summary")
 ALL_KEYS = (*STATE_KEYS, "progress")
 #: How many earlier runs say what is usual.

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,13}[a-z0-9])?")
 _NAMES = "1 to 15 lowercase letters, digits and single '-', beginning with a letter, not ending with '-'"
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _PATH = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]*")
-#: What an API server takes in no path of an Ingress.
+#: What an API server accepts in no path of an Ingress.
 _NO_PATH = re.compile(r"//|/\.\.?(/|$)|%2f", re.IGNORECASE)
 #: Field -> the only kinds of access that it belongs to.
 _OF_ACCESS = {

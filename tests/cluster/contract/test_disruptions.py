@@ -195,7 +195,7 @@ def _pod_of(contract, handle, replica):
 
 
 async def _read_later(contract, handle):
-    """How the job stands for who has not seen its pods."""
+    """The job's status, read without having seen its pods before."""
     return await _another(contract).status(handle)
 
 

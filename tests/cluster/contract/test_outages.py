@@ -1,4 +1,4 @@
-"""Trouble between us and the cluster is not the job's: it trains once, and is followed to its end."""
+"""Outages between us and the cluster are not the job's: it trains once, and is followed to its end."""
 
 from __future__ import annotations
 

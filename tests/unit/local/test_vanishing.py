@@ -72,7 +72,7 @@ def _finish(path):
     shutil.rmtree(path, ignore_errors=True)
 
 
-#: How the job stands, and how much of its folder goes at once. A clean-up removes no folder of a job that runs.
+#: The job's state, and how much of its folder goes at once. A clean-up removes no folder of a job that runs.
 REMOVALS = {
     "of one that runs": (JobPhase.RUNNING, _finish),
     "of one that succeeded": (JobPhase.SUCCEEDED, _finish),

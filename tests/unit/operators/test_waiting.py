@@ -128,7 +128,7 @@ def firing(monkeypatch):
 
 @pytest.fixture
 def state(monkeypatch):
-    """What Airflow answers, one after the other, to the question how the task stands."""
+    """What Airflow answers, one after the other, to the question for the task's state."""
     case = SimpleNamespace(answers=["deferred"], handles=[HANDLE.to_xcom()])
 
     async def state_of(identity):

@@ -1,4 +1,4 @@
-"""The sentence that says how a training stands, and why: the same for the page and the API."""
+"""The sentence on a training's state and its reason: the same for the page and the API."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sentence(NamedTuple):
 
 
 def sentence_of(state: JobState) -> Sentence:
-    """Say how a training stands.
+    """The state of a training in words.
 
     :param state: of the task and its job.
     """

@@ -41,7 +41,7 @@ class JobState:
     :param progress: what the script reports.
     :param failure: the verdict.
     :param returned: the summary of a job that succeeded.
-    :param replicas: how they stand.
+    :param replicas: their states.
     :param place: in the queue that holds the job; None where none does, or nothing is known of it.
     :param as_of: when this was known last.
     :param silent_since: since when whatever waits for the job has not reported; None while it does.

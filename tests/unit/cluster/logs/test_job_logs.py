@@ -89,7 +89,7 @@ class Pod:
         self.put()
 
     def put(self, *, notify=True):
-        """Take in a change of the pod's status, and notify the watch."""
+        """Record a change of the pod's status, and notify the watch."""
         self.cluster.version += 1
         self.version = self.cluster.version
         if self.there and notify:

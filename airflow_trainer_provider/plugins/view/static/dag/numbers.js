@@ -1,4 +1,4 @@
-// How we stand: the champion, the last success, how many succeed, how long they take, and what they cost.
+// The key figures: the champion, the last success, how many succeed, how long they take, and what they cost.
 
 import { h } from "../lib/dom.js";
 import { change, count, duration, metric, number, share } from "../lib/format.js";

@@ -1,4 +1,4 @@
-// The order of the sections: what is compared, how we stand, the runs over time, their curves, and all of them.
+// The order of the sections: what is compared, the key figures, the runs over time, their curves, and all of them.
 
 import { h } from "../lib/dom.js";
 import { seconds } from "../lib/format.js";

@@ -1,4 +1,4 @@
-// Which replica is in trouble, and since when.
+// The replicas that are not ready, and since when.
 
 import { h, icon } from "../lib/dom.js";
 import { epoch, number } from "../lib/format.js";

@@ -1,4 +1,4 @@
-// How far, how fast, until when, and what trouble has cost.
+// Progress, speed, expected end, and the time lost to failures.
 
 import { h } from "../lib/dom.js";
 import { change, clock, clockRange, count, duration, epoch, fromNow, number, share, step } from "../lib/format.js";
