@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import psutil
-from airflow import __version__ as airflow_version
-from packaging.version import Version
 
 from tests.airflow.jobs import job_processes, line_numbers
 from tools.airflow_runner.api import PATIENCE, wait_until
 
-AIRFLOW_V_3_3 = Version(airflow_version) >= Version("3.3")
 #: Seconds: the jobs' grace period, and what it takes to signal them to end.
 GRACE = 3
 SIGNALLING = 30

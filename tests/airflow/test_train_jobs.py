@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 
 import pytest
 
 from tests.airflow.jobs import job_processes, line_numbers, supervisor_of, time_of
+from tests.airflow_version import AIRFLOW_V_3_3
 from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
@@ -157,9 +157,8 @@ def test_a_script_that_would_fail_in_each_try_is_not_tried_again(airflow, folder
 def test_a_job_out_of_memory_is_tried_again_where_the_next_try_has_more_or_a_policy_says_so(airflow, folder):
     dag_id = "train_out_of_memory"
     run = airflow.trigger_dag(dag_id, {"folder": str(folder)})
-    has_policies = find_spec("airflow.sdk.definitions.retry_policy") is not None
     expected = {"waiting": ("success", 2), "deferred": ("success", 2), "fixed": ("failed", 1)}
-    if has_policies:
+    if AIRFLOW_V_3_3:
         expected |= {"ruled": ("failed", 2), "shipped": ("failed", 1)}
 
     tasks = {each: airflow.wait_for_task(dag_id, run, each, frozenset({"success", "failed"})) for each in expected}
@@ -174,7 +173,7 @@ def test_a_job_out_of_memory_is_tried_again_where_the_next_try_has_more_or_a_pol
     assert "The next try would ask for the same." in logs["fixed"]
     failure = airflow.xcom(dag_id, run, "fixed", "failure")
     assert (failure["reason"], failure["kind"], failure["retry_can_help"]) == ("OOMKilled", "memory", "no")
-    if has_policies:
+    if AIRFLOW_V_3_3:
         # The delay of the policy, and not the hour of the task.
         folder.wait_for_training()
         handle = wait_until(lambda: airflow.xcom(dag_id, run, "lost", "job"), PATIENCE, lambda: "no handle in XCom")

@@ -11,13 +11,13 @@ import pytest
 
 from tests.airflow.jobs import job_processes, line_numbers
 from tests.airflow.tasks import (
-    AIRFLOW_V_3_3,
     GRACE,
     SIGNALLING,
     assert_adopted_and_trained_once,
     start,
     worker_processes,
 )
+from tests.airflow_version import AIRFLOW_V_3_3
 from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]

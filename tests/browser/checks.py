@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tarfile
@@ -49,7 +50,8 @@ def axe_script(folder: Path) -> str:
     if not cached.is_file():
         npm = shutil.which("npm")
         if npm is None:
-            pytest.skip("axe-core is fetched with npm")
+            without = pytest.fail if os.environ.get("CI") else pytest.skip
+            without("axe-core is fetched with npm")
         subprocess.run([npm, "pack", AXE, "--silent"], cwd=folder, check=True, capture_output=True, timeout=120)
         with tarfile.open(next(folder.glob("*.tgz"))) as archive:
             script = archive.extractfile("package/axe.min.js")

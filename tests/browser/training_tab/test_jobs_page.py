@@ -6,10 +6,9 @@ import re
 from urllib.parse import unquote
 
 import pytest
-from airflow import __version__ as airflow_version
-from packaging.version import Version
 from playwright.sync_api import Frame, expect
 
+from tests.airflow_version import AIRFLOW_V_3_3
 from tests.browser.checks import overflows, serious_faults
 from tests.browser.training_tab.conftest import drawn
 
@@ -32,8 +31,6 @@ JOBS = [
 ]
 #: More presses of the Tab key than Airflow's page and the one in its frame have controls.
 MOST_TABS = 80
-#: Whether Airflow's address has the path and the query of the page in its frame.
-AIRFLOW_V_3_3 = Version(airflow_version) >= Version("3.3")
 
 
 @pytest.fixture
@@ -95,6 +92,7 @@ def test_choices_come_back_with_the_address(jobs, page):
     jobs.get_by_role("button", name="Failed 2").click()
     expect(tasks_of(jobs)).to_have_count(2)
 
+    # Before, Airflow's address has not the path and the query of the page in its frame.
     if AIRFLOW_V_3_3:
         page.wait_for_url(re.compile(r"/plugin/training-jobs/.*\?.*view=failed"))
         page.reload()

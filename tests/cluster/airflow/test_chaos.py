@@ -18,7 +18,8 @@ import pytest
 
 from airflow_trainer_provider.kinds.objects.labels import TASK
 from tests.airflow.jobs import JobFolder
-from tests.airflow.tasks import AIRFLOW_V_3_3, worker_processes
+from tests.airflow.tasks import worker_processes
+from tests.airflow_version import AIRFLOW_V_3_3
 from tests.cluster.account import WORKER, revocable_token, with_token
 from tests.cluster.airflow.conftest import HEARTBEAT_TIMEOUT
 from tests.cluster.airflow.jobs import wait_until_gone

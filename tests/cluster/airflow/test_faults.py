@@ -15,7 +15,8 @@ import pytest
 
 from airflow_trainer_provider.kinds.objects.labels import TASK
 from tests.airflow.jobs import line_numbers
-from tests.airflow.tasks import AIRFLOW_V_3_3, worker_processes
+from tests.airflow.tasks import worker_processes
+from tests.airflow_version import AIRFLOW_V_3_3
 from tests.cluster.airflow.jobs import handle_of, key_of, wait_until_alone, wait_until_gone
 from tools.airflow_runner.api import wait_until
 

@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +36,7 @@ from airflow_trainer_provider.operators.outcome import settle
 from airflow_trainer_provider.operators.train_job import SPEC_FIELDS
 from airflow_trainer_provider.spec import TrainJobSpec
 from airflow_trainer_provider.triggers.train_job import TrainJobTrigger
+from tests.airflow_version import AIRFLOW_V_3_3
 
 HANDLE = JobHandle(name="j", uid="u", backend="local", framework="jax", leader="worker-0", owner=1, location="/l")
 
@@ -261,7 +261,7 @@ class _Hook:
 
 @pytest.fixture
 def state(monkeypatch):
-    """What Airflow answers to the question how the task stands; an exception: it does not answer."""
+    """What Airflow answers to the question for the task's state; an exception: it does not answer."""
     case = SimpleNamespace(answer="running")
 
     async def state_of(identity):
@@ -847,7 +847,7 @@ class _Store:
 
 
 HERE, ELSEWHERE = JobPlace("native", "kube", "ml"), JobPlace("native", "kube", "theirs")
-with_store = pytest.mark.skipif(find_spec("airflow.models.task_state_store") is None, reason="Airflow before 3.3")
+with_store = pytest.mark.skipif(not AIRFLOW_V_3_3, reason="Airflow keeps a task's state from 3.3 on")
 
 
 @pytest.fixture

@@ -31,11 +31,10 @@ from airflow_trainer_provider.hooks.loop import run
 from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.plugins import ended_tasks, endings, traces
+from tests.airflow_version import AIRFLOW_V_3_3
 
-try:
+if AIRFLOW_V_3_3:
     from airflow.models.task_state_store import TaskStateStoreModel
-except ImportError:  # Airflow before 3.3
-    TaskStateStoreModel = None
 
 HANDLE = JobHandle(
     name="j", uid="u", backend="native", framework="jax", leader="worker-0", owner=1, location="native/ml/kube"
@@ -50,7 +49,7 @@ def database(monkeypatch, tmp_path):
     models.import_all_models()  # what the tables refer to
     engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/airflow.db")
     tables = (XComModel, RenderedTaskInstanceFields, TaskInstance, SerializedDagModel, DagVersion, DagRun)
-    for model in (*tables, *([TaskStateStoreModel] if TaskStateStoreModel else ())):
+    for model in (*tables, *([TaskStateStoreModel] if AIRFLOW_V_3_3 else ())):
         model.__table__.create(engine)
     monkeypatch.setattr(settings, "NonScopedSession", sessionmaker(engine))
     # Endings of an earlier test have nothing to do with this one.
@@ -187,7 +186,7 @@ def test_the_templates_say_where_a_job_would_be_whose_handle_was_not_pushed(data
 
 
 NOTED = JobPlace("trainer", "another", "theirs")
-with_store = pytest.mark.skipif(TaskStateStoreModel is None, reason="Airflow keeps a task's state from 3.3 on")
+with_store = pytest.mark.skipif(not AIRFLOW_V_3_3, reason="Airflow keeps a task's state from 3.3 on")
 
 
 @with_store

@@ -16,6 +16,7 @@ from airflow_trainer_provider.job.status import JobPhase, JobStatus
 from airflow_trainer_provider.operators.failures import exceptions
 from airflow_trainer_provider.operators.failures.exceptions import failure_of, permanent
 from airflow_trainer_provider.operators.outcome import fail
+from tests.airflow_version import AIRFLOW_V_3_3
 
 PROBLEM = errors.Problem("framework", "pytroch", "pytorch", "Correct it.")
 HOPELESS = JobFailed(Diagnosis("j", "failed", "OOMKilled", "It broke.", retry_can_help="no", kind="memory"))
@@ -100,8 +101,8 @@ def test_the_tasks_own_retry_policy_may_try_again_what_no_retry_cures(action, ag
     assert policy.asked == [("OutOfMemory", 1, 3)]
 
 
+@pytest.mark.skipif(not AIRFLOW_V_3_3, reason="Airflow has retry policies since 3.3")
 def test_the_policy_that_is_shipped_decides_as_tasks_do_without_one():
-    pytest.importorskip("airflow.sdk.definitions.retry_policy", reason="Airflow has retry policies since 3.3")
     from airflow_trainer_provider.operators.failures.retry_policy import TrainJobRetryPolicy
 
     policy = TrainJobRetryPolicy(infrastructure_delay=timedelta(seconds=5))
