@@ -103,9 +103,10 @@ cluster-down: cluster-venv ## End that cluster.
 test-cluster: cluster-venv ## Run the tests that need a cluster.
 	$(PY) -m tests.cluster test
 
-test-chaos: cluster-venv ## Run the drills at full scale, on the newest and the lowest Airflow (make cluster-up first; 45 minutes).
+test-chaos: ## Run the drills at full scale, on the newest Airflow with PostgreSQL and the lowest (make cluster-up first; 45 minutes).
+	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev cluster postgresql
 	@tools/environment.sh .venv-lowest $(LOWEST) xgboost,mpi dev
-	TRAINER_TEST_SCALE=full $(PY) -m pytest $(DRILLS) $(ARGS)
+	TRAINER_TEST_SCALE=full TRAINER_RUNNER_DATABASE=postgresql $(PY) -m pytest $(DRILLS) $(ARGS)
 	TRAINER_TEST_SCALE=full $(PY_LOWEST) -m pytest $(DRILLS) $(ARGS)
 
 verdicts: cluster-venv ## Write docs/reference/verdicts.md from how jobs fail on a cluster (20 minutes).

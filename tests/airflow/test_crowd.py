@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -28,15 +29,18 @@ SHORT = 200 if FULL else 12
 #: Jobs for each end, waited for in both ways. Each has four hostile lines, and a result or an error.
 HOSTILE = 100 if FULL else 3
 SECONDS = 3000 if FULL else 600
+#: Tasks at once: as many as Airflow runs of itself, or what so many cores can start without keeping its API server from
+#: answering.
+PARALLELISM = min(32, 4 * (os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowInstance]:
-    """An Airflow with as many tasks at once, and as late heartbeats, as Airflow has of itself."""
+    """An Airflow with more tasks at once than the other tests have, and with heartbeats as late as Airflow has them."""
     home = tmp_path_factory.mktemp("crowd") / "home"
     config = {
         "core": {
-            "parallelism": "32",
+            "parallelism": str(PARALLELISM),
             "xcom_backend": "airflow.providers.common.io.xcom.backend.XComObjectStorageBackend",
         },
         "common.io": {
