@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import loop_checks, second_chance
+from tests import loop_checks, runs_on, second_chance
 
 # Before the first import of airflow, which reads its configuration there, and writes it where there is none.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
@@ -51,6 +51,7 @@ _TURNS = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check event loops, and give CI what it asks for."""
+    runs_on.check()
     loop_checks.register(config)
     second_chance.register(config)
 

@@ -38,19 +38,24 @@ class Authority:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
+        self._keys: dict[str, ec.EllipticCurvePrivateKey] = {}
         self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = self._builder(self._subject, self._key)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self._write(name, self._key, builder)
 
-    def issue(self, file: str, name: str, *, group: str | None = None, hosts: Sequence[str] = ()) -> None:
+    def issue(
+        self, file: str, name: str, *, group: str | None = None, hosts: Sequence[str] = (), key_of: str | None = None
+    ) -> None:
         """Write ``<file>.crt`` and ``<file>.key`` for a server or client.
 
         :param name: user name (common name).
         :param group: Kubernetes group (organization).
         :param hosts: names and addresses of a server.
+        :param key_of: of an earlier file, whose key this one has as well; None for a new key.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = self._keys[key_of] if key_of else ec.generate_private_key(ec.SECP256R1())
+        self._keys[file] = key
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if group is not None:
             attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))

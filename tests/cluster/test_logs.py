@@ -160,11 +160,27 @@ async def test_init_containers_sidecars_and_several_writers(kubeconfig, namespac
 
 
 async def test_more_containers_than_may_be_read_at_once_take_turns(kubeconfig, namespace, monkeypatch):
-    monkeypatch.setattr(LogStreams, "limit", 1)
-    pods = [pod(f"w-{n}", SLOWLY.format(200)) for n in range(3)]
+    open_streams, most = 0, 0
+    log_blocks = Client.log_blocks
+
+    async def counted(*args, **options):
+        nonlocal open_streams, most
+        open_streams += 1
+        most = max(most, open_streams)
+        try:
+            async with aclosing(log_blocks(*args, **options)) as blocks:
+                async for block in blocks:
+                    yield block
+        finally:
+            open_streams -= 1
+
+    monkeypatch.setattr(LogStreams, "limit", 2)
+    monkeypatch.setattr(Client, "log_blocks", counted)
+    pods = [pod(f"w-{n}", SLOWLY.format(200)) for n in range(4)]
     async with job(kubeconfig, namespace, *pods) as running:
         got = await with_timeout(running.lines(), 360)
-    for number in range(3):
+    assert most == 2
+    for number in range(4):
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
 
 

@@ -20,7 +20,8 @@ from tests.cluster.runner import PROFILE_VARIABLE
 
 #: Names the file to which tests add the verdicts on failed jobs, one JSON object a line.
 VERDICTS_VARIABLE = "TRAINER_TEST_VERDICTS"
-_TESTS = HERE / "contract" / "test_verdicts.py"
+#: The tests that record them.
+TESTS = HERE / "contract" / "test_verdicts.py"
 #: The page.
 PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 _HEAD = """\
@@ -32,8 +33,9 @@ next try, and those that cannot be shown so: {doc}`errors`.
 
 - `JOB`, `NAMESPACE` and `ADDRESS` stand for what is another in each run.
 - In the task's log the traceback, or the last lines, follow.
-- Where `training-operator` is missing, the operator makes the pod again, and the job goes on. Of an evicted pod it may
-  see the failure first; then the job has failed, as on the other backends.
+- `training-operator` is missing where a pod is evicted or deleted. What the operator sees first is chance: that the pod
+  is to go, and the job fails as on the other backends; or that there is no pod, and it creates another one, in which
+  the training begins again.
 - `it was lost or ended` is one of two: `ended by SIGTERM`, or `lost` where the pod was gone before its end was seen.
 - On `mpi-operator` the launcher alone runs what fails.
 
@@ -121,7 +123,7 @@ def main() -> int:
             for profile in PROFILES.values():
                 cluster.up(profile)
                 env = {**os.environ, VERDICTS_VARIABLE: str(file), PROFILE_VARIABLE: profile.name}
-                argv = [sys.executable, "-m", "pytest", "-m", "cluster", "-q", str(_TESTS), *sys.argv[1:]]
+                argv = [sys.executable, "-m", "pytest", "-m", "cluster", "-q", str(TESTS), *sys.argv[1:]]
                 code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode or code
         finally:
             down()

@@ -161,11 +161,10 @@ def test_an_example_trains(dag_id: str, run_dag: DagsTest) -> None:
         assert run.xcoms[place] == url
 
 
-def test_the_example_of_a_clean_up_lists_and_deletes(run_dag_alone: DagsTest) -> None:
+def test_the_example_of_a_clean_up_runs_where_there_are_no_jobs(run_dag_alone: DagsTest) -> None:
     run = run_dag_alone("example_clean_up")
 
     assert run.tasks == dict.fromkeys(("list", "clean_up"), "success"), run.log
-    # There were no jobs yet.
     assert run.xcoms["list", "return_value"] == run.xcoms["clean_up", "return_value"] == []
 
 

@@ -97,16 +97,31 @@ def test_only_the_named_tests_count(run):
 
 def test_a_mutation_that_makes_a_test_hang_is_ended(run):
     hangs = entry_of("one is free", tests="tests/test_shop.py::test_a_hang")
-    status, printed = run(hangs, options=["--limit", "5"])
+    status, printed = run(hangs, options=["--limit", "4"])
     assert status == 0
     assert "tests/test_shop.py::test_a_hang hangs" in printed
     assert "1 mutations: 1 timed out; " in printed
 
 
+def test_a_mutation_whose_tests_a_busy_machine_stalled_is_not_noticed(run, checkout):
+    stalls = f"""
+import os
+def test_stalls():
+    if price(20) != 180 and not os.path.exists("{checkout}/stalled"):
+        open("{checkout}/stalled", "w").close()
+        time.sleep(60)
+"""
+    (checkout / "tests/test_shop.py").write_text(TESTS + stalls)
+    stalled = entry_of("no discount", tests="tests/test_shop.py::test_stalls")
+    status, printed = run(stalled, options=["--limit", "4"])
+    assert status == 1
+    assert "1 mutations: 1 SURVIVED; " in printed
+
+
 def test_a_mutation_that_keeps_the_process_from_ending_is_ended(run, checkout):
     at_exit = "if price(1) != 10:\n    import atexit\n    atexit.register(time.sleep, 300)\n"
     (checkout / "tests/test_shop.py").write_text(TESTS + at_exit)
-    status, printed = run(entry_of("one is free", tests="tests/test_shop.py::test_one"), options=["--limit", "3"])
+    status, printed = run(entry_of("one is free", tests="tests/test_shop.py::test_one"), options=["--limit", "1.5"])
     assert status == 0
     assert "tests/test_shop.py::test_one hangs" in printed
 

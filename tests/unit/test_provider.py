@@ -10,6 +10,7 @@ from pathlib import Path
 import airflow
 import jsonschema
 import pytest
+from airflow.configuration import AIRFLOW_HOME
 
 import airflow_trainer_provider
 from airflow_trainer_provider.errors import SpecError
@@ -45,10 +46,25 @@ def test_every_setting_is_an_option_that_is_documented():
 def test_the_defaults(monkeypatch):
     settings = load_settings()
 
-    assert (settings.backend, settings.namespace, settings.log_replicas) == ("auto", "default", "all")
-    assert (settings.local_keep, settings.poll_interval, settings.failure_log_lines) == (timedelta(days=30), 0.5, 30)
-    assert settings.worker_exit_seconds == 3
-    assert settings.local_root.name == "trainer"
+    assert settings == Settings(
+        backend="auto",
+        namespace="default",
+        deployment="",
+        local_root=Path(AIRFLOW_HOME) / "trainer",
+        local_keep=timedelta(days=30),
+        poll_interval=0.5,
+        worker_exit_seconds=3,
+        log_replicas="all",
+        failure_log_lines=30,
+        log_streams=500,
+        exec_plugin_env=(),
+        node_pool_label=None,
+        git_image="",
+        s3_image="",
+        presets_folder=None,
+        policies_folder=None,
+        dashboard_url="",
+    )
 
 
 @pytest.mark.parametrize(

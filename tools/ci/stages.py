@@ -7,6 +7,7 @@ leave a stage out it has to be named, in ``CI_WITHOUT``.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -50,6 +51,9 @@ _NOT_OUR_TOOLS = "".join(
 )
 _ALL_ON_AIRFLOW = "ARGS=tests/airflow -m 'not heavy'"
 _FEWER_VALUES = {"FUZZ_VALUES": "100"}
+#: The environment variable that says what the tests of a stage have to run on (tests/runs_on.py checks it).
+RUNS_ON = "TRAINER_TEST_RUNS_ON"
+_LOWEST_PYTHON, _LOWEST = "3.10", Path("constraints/lowest.txt")
 
 
 def gate() -> list[Stage]:
@@ -83,7 +87,7 @@ def before_cluster() -> list[Stage]:
     return [
         *(replace(stage, spare=False, environment={}) for stage in gate()),
         slow,
-        _with_package("postgresql", "pg_ctlcluster", postgresql),
+        _with_package("postgresql", "pg_ctlcluster", _on(postgresql, database="postgresql")),
         _lowest(lowest),
         _with_package("chromium", "chromium", _make("browser", 15, "test-browser", tests=("tests/browser",))),
         _with_package("chromium", "chromium", _lowest(lowest_browser)),
@@ -102,16 +106,16 @@ def beside_cluster() -> list[Stage]:
     What has trainings of its own is first, while the cluster is only started and ended.
     """
     arguments = f"ARGS={' '.join(_OF_PYTHONS)}{_NOT_OUR_TOOLS}"
-    lowest = _lowest(_make("lowest-unit", 25, "test-airflow-lowest", arguments, tests=_OF_PYTHONS, part=True))
-    storms = _make("storms", 60, "test-storms", tests=("tests/unit/cluster/logs",), part=True)
-    loops = _make("loops", 60, "test-loops", arguments, tests=_OF_PYTHONS, part=True)
-    stages = [_make("heavy", 25, "test-heavy", tests=_LIGHT), storms]
-    stages += [replace(stage, environment=_FEWER_VALUES) for stage in (loops, lowest)]
+    stages = [
+        _make("heavy", 25, "test-heavy", tests=_LIGHT),
+        _make("storms", 60, "test-storms", tests=("tests/unit/cluster/logs",), part=True),
+        _part("loops", 60, "test-loops", arguments),
+        _lowest(_part("lowest-unit", 25, "test-airflow-lowest", arguments)),
+    ]
     for version in _PYTHONS:
         path = _find_python(version)
-        stage = _make(f"python{version}", 25, "test-python", arguments, f"PYTHON={path}", tests=_OF_PYTHONS, part=True)
-        lacks = "" if path else "it is not on this machine"
-        stages.append(replace(stage, environment=_FEWER_VALUES, lacks=lacks))
+        stage = _part(f"python{version}", 25, "test-python", arguments, f"PYTHON={path}")
+        stages.append(_on(replace(stage, lacks="" if path else "it is not on this machine"), python=version))
     return [replace(stage, command=("nice", "-n", "15", *stage.command)) for stage in stages]
 
 
@@ -119,10 +123,22 @@ def _make(name: str, minutes: int, target: str, *more: str, **values: object) ->
     return Stage(name, minutes, ("make", target, *more), **values)  # type: ignore[arg-type]
 
 
+def _part(name: str, minutes: int, target: str, *more: str) -> Stage:
+    """A stage of what each Python runs."""
+    return _make(name, minutes, target, *more, tests=_OF_PYTHONS, part=True, environment=_FEWER_VALUES)
+
+
+def _on(stage: Stage, **runs_on: str) -> Stage:
+    wanted = " ".join(f"{name}={value}" for name, value in runs_on.items())
+    return replace(stage, environment={**stage.environment, RUNS_ON: wanted})
+
+
 def _lowest(stage: Stage) -> Stage:
-    path = _find_python("3.10")
-    lacks = "" if path else "python3.10 is not on this machine"
-    return replace(stage, command=(*stage.command, f"PYTHON={path}"), lacks=stage.lacks or lacks)
+    path = _find_python(_LOWEST_PYTHON)
+    lacks = stage.lacks or ("" if path else f"python{_LOWEST_PYTHON} is not on this machine")
+    (airflow,) = re.findall(r"^apache-airflow==(\S+)", _LOWEST.read_text(), re.MULTILINE)
+    stage = replace(stage, command=(*stage.command, f"PYTHON={path}"), lacks=lacks)
+    return _on(stage, python=_LOWEST_PYTHON, airflow=airflow)
 
 
 def _with_package(package: str, program: str, stage: Stage) -> Stage:

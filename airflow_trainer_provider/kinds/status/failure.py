@@ -46,7 +46,7 @@ def settle(
     """
     culprit = None
     if failed:
-        culprit = taken_away(lost) if lost else _first(replicas, elastic)
+        culprit = taken_away(lost.status) if lost else _first(replicas, elastic)
     culprit = culprit and judged_by_exit_code(culprit, codes)
     return culprit, tuple(
         culprit if culprit and culprit.name == replica.status.name else _as_it_ended(replica, culprit, failed)
@@ -107,9 +107,9 @@ def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> Re
         return None
     taken_at, failed_at = _order(taken)[0], _order(failure)[0]
     if _has_lost_peer(failure.status):
-        return taken_away(taken) if taken_at <= failed_at else None
+        return taken_away(taken.status) if taken_at <= failed_at else None
     soon = _finished_at(taken.status) + _NOTICED_WITHIN
-    return taken_away(taken) if taken_at + _SKEW < failed_at <= soon else None
+    return taken_away(taken.status) if taken_at + _SKEW < failed_at <= soon else None
 
 
 def _was_taken(replica: ReplicaState) -> bool:
@@ -118,26 +118,30 @@ def _was_taken(replica: ReplicaState) -> bool:
 
 def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
     """The replica whose pod was deleted before the others were."""
-    deletions = [(_deletion(replica), replica) for replica in replicas if replica.status.reason == _STOPPED]
-    stopped = [(at, replica) for at, replica in deletions if at]
-    first = min((at for at, _ in stopped), default=None)
-    of_first = [replica for at, replica in stopped if at == first]
+    deletions = [deletion for replica in replicas if (deletion := _deletion(replica))]
+    first = min((when for when, _ in deletions), default=None)
+    of_first = [status for when, status in deletions if when == first]
     return taken_away(of_first[0]) if len(of_first) == 1 else None
 
 
-def _deletion(replica: ReplicaState) -> tuple[datetime, int] | None:
-    """When a replica's deletion was requested, as far as it is known."""
-    pod = replica.newest
+def _deletion(replica: ReplicaState) -> tuple[tuple[datetime, int], ReplicaStatus] | None:
+    """When the deletion of a replica that was stopped was requested, as far as it is known, and how it ended."""
+    pod, status = replica.newest, replica.status
+    if replica.replaced:
+        # Its controller has replaced it, and let the job fail nevertheless.
+        pod = replica.replaced
+        status = pod.status.model_copy(update={"restarts": status.restarts})
     at = pod.asked_to_go_at if pod else replica.disrupted_at
-    return (at, pod.deletion_order if pod else 0) if at else None
+    if at is None or status.reason != _STOPPED:
+        return None
+    return (at, pod.deletion_order if pod else 0), status
 
 
-def taken_away(replica: ReplicaState) -> ReplicaStatus:
+def taken_away(status: ReplicaStatus) -> ReplicaStatus:
     """A replica that was not stopped with its job.
 
-    :param replica: as its pods have it.
+    :param status: as its pods have it.
     """
-    status = replica.status
     if status.reason != _STOPPED:
         return status
     return status.model_copy(update={"reason": DELETED, "message": "its pod was deleted"})

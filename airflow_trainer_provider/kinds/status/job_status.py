@@ -115,7 +115,7 @@ def job_status(
 
 def _without(status: JobStatus, lost: ReplicaState) -> JobStatus:
     """The status of a job that can only fail without a replica."""
-    end = taken_away(lost)
+    end = taken_away(lost.status)
     rows = tuple(end if row.name == end.name else row for row in status.replicas)
     return status.model_copy(update={"replicas": rows, "lost": end.name})
 

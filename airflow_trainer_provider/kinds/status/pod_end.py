@@ -104,13 +104,16 @@ def _has_returned(pod: Manifest) -> bool:
 def _came_first(asked: datetime, pod: Manifest, end: ReplicaStatus) -> bool:
     """Whether a deletion was asked for before the container ended. Times are in whole seconds."""
     assert end.finished_at is not None
+    # A pod that has ended is given no time to end.
+    metadata = pod["metadata"]
+    was_running = FIRST_DELETION in metadata or bool(metadata.get("deletionGracePeriodSeconds"))
     if end.exit_code == 0:
-        # A pod that has ended is given no time to end. Where that is all that is known, it has succeeded.
-        metadata = pod["metadata"]
-        was_running = FIRST_DELETION in metadata or bool(metadata.get("deletionGracePeriodSeconds"))
+        # Where its deletion is all that is known, it has succeeded.
         return was_running and asked <= end.finished_at
-    # Within the same second, only a signal shows that the deletion came first.
-    return asked < end.finished_at or (asked == end.finished_at and end.signal in _STOP_SIGNALS)
+    # Within the same second, a signal shows that the deletion came first. A container that its node has lost has not
+    # reported a failure.
+    is_stopped = end.signal in _STOP_SIGNALS or (was_running and end.reason == LOST_CONTAINER)
+    return asked < end.finished_at or (asked == end.finished_at and is_stopped)
 
 
 def lost(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:

@@ -20,7 +20,7 @@ from tests.contract.conftest import Contract
 _TRAIN = 'note("trained", me); note("began"); wait_for("go"); print("the end of", me)'
 #: Seconds in which a job's replicas have started where nothing is in their way.
 _STARTED_WITHIN = 15
-_CONTROLLERS = {"trainer": TRAINER, "training-operator": TRAINING_OPERATOR}
+_CONTROLLERS = {"trainer": TRAINER, "training-operator": TRAINING_OPERATOR, "mpi-operator": MPI_OPERATOR}
 
 
 def job_of(contract):
@@ -112,7 +112,7 @@ async def test_the_controller_is_away_at_submit(contract, faults):
     if controller is None:
         pytest.skip("it has no controller of its own")
     contract.case.patience = 540
-    job = contract.case.job(_TRAIN)
+    job = job_of(contract)
     with faults.controller_stopped(controller):
         submitting = asyncio.ensure_future(contract.submit(job))
         await asyncio.sleep(_STARTED_WITHIN)
@@ -126,7 +126,7 @@ async def test_the_controller_is_away_at_submit(contract, faults):
 
 
 async def test_the_controller_is_replaced_while_the_job_runs(contract, faults):
-    controller = {**_CONTROLLERS, "mpi-operator": MPI_OPERATOR}.get(contract.backend.name)
+    controller = _CONTROLLERS.get(contract.backend.name)
     if controller is None:
         pytest.skip("it has no controller of its own")
     contract.case.patience = 540

@@ -24,6 +24,7 @@ from tools.ci.stages import before_cluster, cluster
 
 _ROOT = Path(__file__).parents[3]
 _NEEDED = ["bash", "dirname", "env", "nice", "setsid", "sleep", "touch"]
+_FILES = ("tools/__init__.py", "tools/debian_package.sh", "constraints/lowest.txt")
 _PYTHONS = ("python3.12", "python3.13")
 _GATE = ["venv", "lint", "types", "contracts", "light", "docs", "newcomer"]
 #: Program -> the stages that need it, and have another name.
@@ -39,6 +40,7 @@ _REPORT = f'<testsuites><testsuite><testcase name="one"/>{_SKIPPED}</testsuite><
 _MAKE = f"""\
 #!/bin/bash
 echo "$1 CI=$CI ARGS=${{ARGS:-}} $*" >>"$FAKE/made"
+echo "$1 ${{TRAINER_TEST_RUNS_ON:-}}" >>"$FAKE/runs_on"
 [ -d "$TMPDIR" ] && echo "$TMPDIR" >>"$FAKE/temporary"
 eval "${{FAKE_MAKE:-}}"
 [ -z "${{PYTEST_ADDOPTS:-}}" ] || echo '{_REPORT}' >"${{PYTEST_ADDOPTS#--junitxml=}}"
@@ -66,7 +68,7 @@ class Machine:
             self.add(name, "#!/bin/sh\n")
         self.checkout = folder / "checkout"
         tools = [str(file.relative_to(_ROOT)) for file in (_ROOT / "tools" / "ci").glob("*.py")]
-        for name in (".ci/all", ".ci/run", "tools/__init__.py", "tools/debian_package.sh", *tools):
+        for name in (".ci/all", ".ci/run", *_FILES, *tools):
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, self.checkout / name)
         self.add_test("tests/unit/test_one.py")
@@ -251,6 +253,18 @@ def test_the_two_stages_on_the_lowest_airflow_run_the_lowest_python_and_all_that
     tests = of_3_12.partition("ARGS=")[2].partition(" PYTHON=")[0]
     assert of_lowest == {f"ARGS=tests/airflow -m 'not heavy' {python}", f"ARGS={tests} {python}"}
     assert tests.startswith("tests/unit tests/contract --ignore=tests/unit/ci ")
+
+
+def test_the_stages_say_what_they_have_to_run_on(machine):
+    machine.run(TRAINER_TEST_RUNS_ON="python=2.7")
+
+    assert {line for line in (machine.folder / "runs_on").read_text().splitlines() if "=" in line} == {
+        "test-postgresql database=postgresql",
+        "test-airflow-lowest python=3.10 airflow=3.1.0",
+        "test-browser-lowest python=3.10 airflow=3.1.0",
+        "test-python python=3.12",
+        "test-python python=3.13",
+    }
 
 
 @pytest.mark.parametrize("name", ["python3.10", *_PYTHONS, "chromium", "pg_ctlcluster", "apt-get"])

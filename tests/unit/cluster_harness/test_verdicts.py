@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.cluster import verdicts
@@ -55,6 +57,14 @@ def test_a_page_is_current_where_it_says_what_the_cluster_says(now, is_current):
     page = verdicts.table([row("evicted", "native", "w failed first: it was lost, Evicted: so.", "yes", "Try again.")])
 
     assert (verdicts.difference(now, page) is None) == is_current
+
+
+def test_the_page_has_the_failures_that_the_tests_record_and_no_others():
+    recorded = re.findall(r"""(?:failed|record_verdict)\(\s*"([^"]+)\"""", verdicts.TESTS.read_text())
+    shown = re.findall(r"^\| ([^|]+) \| `", verdicts.PAGE.read_text(), re.MULTILINE)
+
+    assert set(recorded) == set(shown)
+    assert len(recorded) == len(set(recorded))
 
 
 @pytest.mark.parametrize(("seconds", "what", "is_current"), [(12, "a", True), (45, "a", True), (45, "b", False)])

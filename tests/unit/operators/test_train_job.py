@@ -423,23 +423,6 @@ def test_a_failure_is_raised_and_is_in_xcom_before_it_is_acknowledged(context, h
     assert before["failure"] == outcome.failure.to_xcom()
 
 
-@pytest.mark.parametrize("how", ["waiting", "deferred"])
-def test_a_failure_is_acknowledged_once_it_is_in_xcom(context, how):
-    operator = _operator()
-    operator.hook = hook = _Hook(FAILED)
-    in_xcom = []
-
-    async def collected(handle):
-        in_xcom.extend(context["ti"].pushed)
-
-    hook.collected = collected
-
-    with pytest.raises(AirflowException, match="It broke"):
-        _run(operator, how, context, FAILED)
-
-    assert "failure" in in_xcom
-
-
 @pytest.mark.parametrize("trouble", [JobLost("it is gone"), ApiError("no answer")])
 def test_an_outcome_stays_what_it_is_where_it_cannot_be_acknowledged(context, state, trouble, caplog):
     operator = _operator()

@@ -52,7 +52,7 @@ def container(name, **fields):
         ),
         pytest.param(
             GOOD,
-            {"replicas": {"worker": {"overrides": [{"index": 0, "image": "bad/i"}]}}},
+            {"num_nodes": 3, "replicas": {"worker": {"overrides": [{"index": 1, "image": "bad/i"}]}}},
             [("replicas.worker.overrides[0].image", "bad/i", PATTERN)],
             id="of one replica",
         ),
@@ -86,6 +86,24 @@ def container(name, **fields):
             {"replicas": {"master": {"image": "other/i"}, "worker": {"image": "x"}}},
             [("replicas.worker.image", "x", "text that matches other/.*")],
             id="a rule for all roles",
+        ),
+        pytest.param(
+            {"field": "resources_per_node.memory", "min": "8Gi", "max": "64Gi"},
+            {
+                "resources_per_node": {"memory": "16Gi"},
+                "pod_template": container("logs", resources={"limits": {"memory": "1Gi"}}),
+            },
+            [],
+            id="a sidecar may have less than a node",
+        ),
+        pytest.param(
+            {"field": "env.MODE", "locked": "offline"},
+            {
+                "env": {"MODE": "offline"},
+                "pod_template": container("logs", env=[{"name": "MODE", "value": "online"}]),
+            },
+            [("pod_template.spec.containers[name=logs].env.MODE", "online", "locked to 'offline'")],
+            id="locked in a sidecar",
         ),
         pytest.param(
             {"field": "image", "required": True},

@@ -12,6 +12,7 @@ from tools.airflow_runner.databases.sqlite import Sqlite
 
 #: The environment variable that names the database of all instances.
 CHOICE = "TRAINER_RUNNER_DATABASE"
+DEFAULT = "sqlite"
 
 
 class Database(Protocol):
@@ -52,7 +53,7 @@ def chosen_database(home: Path, marker: str) -> Database:
     :param marker: its identity.
     :raises ValueError: the environment names an unknown one.
     """
-    name = os.environ.get(CHOICE, "sqlite")
+    name = os.environ.get(CHOICE, DEFAULT)
     if name == "sqlite":
         return Sqlite(home / "airflow.db")
     if name == "postgresql":

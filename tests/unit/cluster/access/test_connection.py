@@ -318,9 +318,10 @@ async def test_shows_the_certificates_of_the_kubeconfig(connect, authority, tls,
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_certificate_that_was_renewed_is_shown(connect, authority, tls, tmp_path):
-    for name in ("one", "two"):
-        authority.issue(name, f"user-{name}")
+@pytest.mark.parametrize("key_of", [None, "one"])
+async def test_a_certificate_that_was_renewed_is_shown(connect, authority, tls, tmp_path, key_of):
+    authority.issue("one", "user-one")
+    authority.issue("two", "user-two", key_of=key_of)
 
     def write(server, name):
         files = {"client-certificate": str(authority.folder / f"{name}.crt")}

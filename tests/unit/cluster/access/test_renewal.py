@@ -120,7 +120,7 @@ async def test_a_token_renewed_in_the_connection_reaches_all_that_wait(cluster, 
 
 async def test_what_waits_goes_on_when_the_connection_is_corrected_later(cluster, airflow, server, clock, monkeypatch):
     for name in ("BACKOFF_FIRST", "BACKOFF_MOST"):
-        monkeypatch.setattr(watch_module, name, 60.0)
+        monkeypatch.setattr(watch_module, name, 3600.0)
     async with followed(cluster, server) as notes:
         server.tokens = {"two"}
         server.cut()
@@ -130,9 +130,23 @@ async def test_what_waits_goes_on_when_the_connection_is_corrected_later(cluster
         airflow.give(server, "two")
         clock(10)
         await with_timeout(calling, PATIENCE)
-        # Though the pause of the watch is a minute.
+        # Though the pause of the watch is an hour.
         await until(lambda: server.streams == 2)
     assert notes == []
+
+
+async def test_a_watch_that_was_refused_goes_on_when_another_request_has_found_new_credentials(
+    cluster, airflow, server, clock, monkeypatch
+):
+    for name in ("BACKOFF_FIRST", "BACKOFF_MOST"):
+        monkeypatch.setattr(watch_module, name, 3600.0)
+    server.tokens = {"two"}
+    with cluster.watches.of(PODS, "ns").subscribe("a") as subscription:
+        await until(lambda: airflow.reads == 1)
+        airflow.give(server, "two")
+        clock(10)
+        await cluster.client.get_path("/version")
+        await with_timeout(subscription.changed(), PATIENCE)
 
 
 async def test_airflow_is_not_asked_at_each_refusal(cluster, airflow, server, clock):
@@ -208,6 +222,21 @@ async def test_what_waits_stays_where_it_is_when_the_connection_leads_elsewhere(
     assert other.asked == []
     assert f"leads to another API server now: {other.url}" in caplog.text
     assert caplog.text.count("leads to another API server now") == 1
+    await client.close()
+
+
+async def test_a_connection_that_leads_back_is_used_again(airflow, server, other):
+    client = Client(airflow.now, reread=airflow.read, outage_budget=0.1)
+    await client.get_path("/version")
+    airflow.give(other, "two")
+    assert not await client.use(airflow.now)
+    airflow.give(server, "three")
+    server.tokens = {"three"}
+    await client.get_path("/version")
+    server.tokens = set()
+    with pytest.raises(ApiError, match=r"refuses the credentials of connection 'conn'\. Renew them there"):
+        await client.get_path("/version")
+    assert other.asked == []
     await client.close()
 
 

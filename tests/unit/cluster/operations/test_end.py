@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.fakes.kubernetes import NAMESPACE, FakeKubernetes
 
 KIND = KINDS["jaxjob"]
 TRY = Identity(dag_id="mnist", run_id="monday", task_id="train", map_index=2, try_number=3)
+MONDAY = datetime(2026, 11, 23, tzinfo=timezone.utc)
 MARK, SUSPEND, DELETE = "PATCH jaxjobs/j", "PATCH jaxjobs/j", "DELETE jaxjobs/j"
 Act = Callable[[FakeKubernetes], Any]
 
@@ -265,6 +267,17 @@ async def test_a_task_finds_the_job_that_it_has_to_end(api, try_number, status, 
     handles = await backend.find(TRY.model_copy(update={"try_number": try_number}))
 
     assert [handle.name for handle in handles] == ["j"] * found
+
+
+async def test_a_task_of_a_deleted_run_does_not_find_the_job_of_the_run_that_has_its_id_now(api):
+    now = TRY.model_copy(update={"run_started_at": MONDAY + timedelta(hours=1), "try_number": 1})
+    own = ours("j", **{labels.IDENTITY: now.model_dump_json(), labels.OWNER: "1"})
+    own["labels"][labels.TASK] = TRY.key
+    add_job(api, "jaxjob", "j", metadata=own)
+    backend = ClusterBackend("training-operator", await api.cluster(), NAMESPACE)
+
+    assert await backend.find(TRY.model_copy(update={"run_started_at": MONDAY})) == []
+    assert [handle.name for handle in await backend.find(now)] == ["j"]
 
 
 @pytest.mark.parametrize(("owner", "ended"), [(2, False), (3, True), (4, True)])

@@ -605,6 +605,30 @@ def test_of_several_that_were_taken_away_the_first_is_named():
     assert (found.reason, found.first_failed) == ("Deleted", "worker-1")
 
 
+def created(replica, **fields):
+    """A pod that has not run yet."""
+    return pod("running", replica, **fields) | {"status": {"phase": "Pending"}}
+
+
+@pytest.mark.parametrize(
+    ("deleted", "newest", "ended", "culprit"),
+    [
+        # The Training Operator lets a job fail whose running pod is deleted, and may replace the pod as well.
+        (running("worker-0", asked=10), created("worker-0", created=11), 12, "worker-0"),
+        (running("worker-0", asked=10), running("worker-0", 11, created=11, asked=12), 12, "worker-0"),
+        # The new pod has run for a while: it goes with the job.
+        (running("worker-0", asked=10), running("worker-0", 11, created=11, asked=60), 60, None),
+        # The pod had not run, as that of a job that is suspended while it starts.
+        (created("worker-0", asked=10), created("worker-0", created=11), 12, "worker-1"),
+    ],
+)
+def test_a_pod_that_was_deleted_is_why_a_job_has_failed_though_it_was_replaced(deleted, newest, ended, culprit):
+    found = status(gone=[deleted, newest, running("worker-1", asked=ended)], controller=FAILED)
+
+    assert (found.phase, found.first_failed) == (JobPhase.FAILED, culprit)
+    assert (found.message == "its pod was deleted") is (culprit is not None)
+
+
 def test_a_job_that_was_to_end_and_whose_training_then_exits_with_0_is_cancelled():
     ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=at(12))
 
@@ -1007,6 +1031,27 @@ def test_who_ran_and_was_lost_with_its_node_waits_since_its_new_pod_only():
     found = status(lost, groups={"worker": 1})
 
     assert (found.phase, found.waiting_since) == (JobPhase.RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    ("grace", "asked", "reason"),
+    [
+        (2, 20, "Deleted"),
+        # A pod that had ended already, and is cleaned up.
+        (0, 20, "ContainerStatusUnknown"),
+        (2, 21, "ContainerStatusUnknown"),
+    ],
+)
+def test_a_container_that_its_node_has_not_found_any_more_was_stopped_by_the_deletion_of_its_pod(grace, asked, reason):
+    lost = pod("sigkill", "worker-0", asked=asked, grace=grace)
+    end = lost["status"]["containerStatuses"][0]["state"]["terminated"]
+    end |= {"reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
+    for condition in lost["status"]["conditions"]:
+        condition["lastTransitionTime"] = _text(20)
+
+    found = status(gone=[lost], groups={"worker": 1}, controller=FAILED)
+
+    assert (found.reason, found.first_failed) == (reason, "worker-0")
 
 
 def test_the_deadline_that_the_kind_knows_is_in_the_status():

@@ -42,7 +42,7 @@ def test_plain_jobs_of_others_are_left_alone_unless_all_are_meant(all_jobs):
     jobs = named(export([policy(GPU)], all_jobs=all_jobs))["trainer-one-jobs"]
 
     names = [condition["name"] for condition in jobs["spec"]["matchConditions"]]
-    assert names == ["changed"] if all_jobs else ["changed", "training"]
+    assert names == (["changed"] if all_jobs else ["changed", "training"])
 
 
 def test_a_binding_may_be_for_one_namespace():

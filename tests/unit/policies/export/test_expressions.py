@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.policies.export import cel
 from airflow_trainer_provider.policies.export.checks import NotExported
 from airflow_trainer_provider.policies.export.expressions import expressions
 from airflow_trainer_provider.policies.export.tools import of_tools
@@ -109,3 +110,18 @@ def test_the_replica_specs_are_those_of_the_kinds():
     for target in TARGETS:
         (specs,) = {pods.path[1] for pods in target.pods if pods.is_map} or {None}
         assert specs is None or target.counts == (("spec", specs, "*", "replicas"),)
+
+
+@pytest.mark.parametrize(
+    ("path", "expression"),
+    [
+        (("spec", "a_b"), "object.?spec.?a_b"),
+        # CEL takes these for its own words, and the others for no names.
+        (("spec", "in"), 'object.?spec[?"in"]'),
+        (("spec", "namespace"), 'object.?spec[?"namespace"]'),
+        (("spec", "example.com/pool"), 'object.?spec[?"example.com/pool"]'),
+        (("spec", "0a"), 'object.?spec[?"0a"]'),
+    ],
+)
+def test_a_path_as_an_expression(path, expression):
+    assert cel.optional("object", path) == expression
