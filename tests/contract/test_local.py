@@ -324,3 +324,29 @@ async def test_a_submit_waits_for_another_one_of_the_task(contract):
         assert not list(root.glob("*/job.json"))
 
     assert (await contract.end(await submitting)).phase is JobPhase.SUCCEEDED
+
+
+async def test_of_several_results_the_first_replicas_is_read(contract):
+    write = 'pathlib.Path(os.environ["TRAINER_RESULT_PATH"]).write_text(json.dumps(me))'
+
+    handle, status = await contract.run(contract.case.job(write))
+
+    assert status.phase is JobPhase.SUCCEEDED
+    assert await contract.backend.result(handle) == b'"worker-0"'
+
+
+async def test_replicas_share_a_folder_that_is_empty_at_first_and_stays_over_restarts(contract):
+    train = """
+        if attempt == 0:
+            assert not set(os.listdir()) - {"worker-0-0", "worker-1-0"}
+        pathlib.Path(f"{me}-{attempt}").touch()
+        while len([each for each in os.listdir() if each.endswith(f"-{attempt}")]) < 2:
+            time.sleep(0.05)
+        sys.exit(3 if attempt == 0 else 0)
+        """
+
+    handle, status = await contract.run(contract.case.job(train, run_policy={"backoff_limit": 1}))
+
+    assert status.phase is JobPhase.SUCCEEDED
+    found = {each.name for each in (contract.case.folder(handle).path / "work").iterdir()}
+    assert found == {"worker-0-0", "worker-1-0", "worker-0-1", "worker-1-1"}

@@ -38,6 +38,24 @@ async def test_success_has_a_result_and_a_row_for_each_replica(contract):
     assert contract.case.processes(handle) == 0
 
 
+async def test_a_process_has_the_variables_of_the_documentation(contract):
+    names = ("TRAINER_JOB_NAME", "TRAINER_REPLICA", "TRAINER_INDEX", "TRAINER_ATTEMPT", "PYTHONUNBUFFERED")
+    backend = contract.backend.name
+    # With more nodes it is mpirun that starts the processes of the MPI Operator's jobs.
+    replicas = ["launcher-0"] if backend == "mpi-operator" else ["worker-0", "worker-1"]
+    train = f'note("variables", " ".join(os.environ.get(name, "-") for name in {names}))'
+
+    handle, status = await contract.run(contract.case.job(train, nodes=len(replicas)))
+
+    assert status.phase is JobPhase.SUCCEEDED, status
+    attempt = "-" if backend in ("training-operator", "mpi-operator") else "0"
+    indexes = ["-" if backend == "local" else replica.rpartition("-")[2] for replica in replicas]
+    expected = [
+        f"{handle.name} {replica} {index} {attempt} 1" for replica, index in zip(replicas, indexes, strict=True)
+    ]
+    assert sorted((contract.case.shared / "variables").read_text().splitlines()) == sorted(expected)
+
+
 async def test_no_result_is_no_error(contract):
     handle, status = await contract.run(contract.case.job("pass", nodes=1))
 

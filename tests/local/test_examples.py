@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sqlite3
 import subprocess
 import sys
@@ -116,6 +117,15 @@ def run_dag_alone(tmp_path: Path) -> Iterator[DagsTest]:
     runs = DagsTest(tmp_path)
     yield runs
     runs.end()
+
+
+def test_the_gate_of_the_demo_fails_a_model_that_is_not_good_enough() -> None:
+    dag = runpy.run_path(str(DAGS / "demo_retraining.py"))["demo_retraining"]()
+    gate = dag.get_task("gate").python_callable
+
+    gate({"accuracy": 0.93})
+    with pytest.raises(ValueError, match=r"0\.929 is below 0\.93"):
+        gate({"accuracy": 0.929})
 
 
 def test_the_demo_trains_a_model_that_passes_the_gate(run_dag: DagsTest) -> None:

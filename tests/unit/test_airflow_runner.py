@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from tools.airflow_runner import __main__ as commands
 from tools.airflow_runner import instance as module
 from tools.airflow_runner import processes
 from tools.airflow_runner.api import AirflowApiError, wait_until
@@ -117,3 +118,12 @@ def test_a_process_that_is_asked_late_is_still_killed(monkeypatch):
             assert processes.of_instance("m-1") == []
         finally:
             deaf.kill()
+
+
+def test_airflow_stays_for_a_quarter_of_an_hour_after_a_demo(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(commands.checkout, "up_for", lambda seconds: asked.append(seconds) or ("http://x", True))
+    monkeypatch.setattr(commands, "run_demo", lambda api: 1)
+
+    assert (commands.demo(), asked) == (1, [900])
+    assert "stays up for 15 minutes" in capsys.readouterr().out

@@ -19,6 +19,7 @@ _FORBIDDEN = (
     "airflow_trainer_provider.spec",
     "jax",
     "numpy",
+    "openlineage",
     "pandas",
     "sklearn",
     "tensorflow",

@@ -26,6 +26,14 @@ def _verbs(role, resource, group=""):
     return {verb for rule in rules for verb in rule["verbs"]}
 
 
+def test_a_worker_may_read_the_runtimes_of_the_cluster():
+    named = {each["kind"]: each for each in DOCUMENTS if each["metadata"]["name"] == "trainer-runtimes"}
+
+    rule = {"apiGroups": ["trainer.kubeflow.org"], "resources": ["clustertrainingruntimes"], "verbs": ["get"]}
+    assert named["ClusterRole"]["rules"] == [rule]
+    assert [each["name"] for each in named["ClusterRoleBinding"]["subjects"]] == ["trainer-worker"]
+
+
 @pytest.mark.parametrize("role", NEEDED)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_a_role_lets_its_part_of_airflow_handle_every_kind(role, kind):

@@ -228,6 +228,7 @@ def test_jobs_survive_random_restarts_of_both_api_servers_and_a_rotated_token(on
         *train("watched_deferred", backends[half:], conn_id="rotating"),
         *train(waiting, backends[:half], conn_id="rotating"),
     ]
+    (marked,) = train("watched_deferred", backends[:1], conn_id="rotating")
 
     seed = os.environ.get("CHAOS_SEED") or str(random.randrange(2**32))
     print(f"CHAOS_SEED={seed}")
@@ -248,6 +249,8 @@ def test_jobs_survive_random_restarts_of_both_api_servers_and_a_rotated_token(on
 
     for each in trainings:
         assert len(each.folder.trainings()) == 1
+    wait_until(lambda: mark(airflow, marked, "failed"), 180, lambda: "the mark is refused")
+    wait_until(lambda: not pods_of(on_cluster, marked) or None, 180, lambda: "the job of the marked task runs on")
     finish(airflow, trainings)
     wait_until_gone(on_cluster)
 

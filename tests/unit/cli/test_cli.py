@@ -307,6 +307,17 @@ def test_the_way_to_the_cluster(cluster, kubeconfig, capsys):
     assert "lab" in capsys.readouterr().err
 
 
+def test_the_namespace_of_a_kubeconfigs_context_is_not_looked_at(cluster, kubeconfig, tmp_path, capsys):
+    document = yaml.safe_load(Path(kubeconfig).read_text())
+    for each in document["contexts"]:
+        each["context"]["namespace"] = NAMESPACE
+    (tmp_path / "other").write_text(yaml.safe_dump(document))
+    add_job(cluster, "jaxjob", "j")
+
+    assert main(["list", "--kubeconfig", str(tmp_path / "other")]) == 0
+    assert "No training jobs." in capsys.readouterr().out
+
+
 def test_a_connection_of_airflows(cluster, monkeypatch, capsys):
     extra = {"kube_config": cluster.kubeconfig(), "namespace": NAMESPACE}
     monkeypatch.setenv("AIRFLOW_CONN_LAB", json.dumps({"conn_type": "kubernetes", "extra": extra}))
@@ -383,6 +394,17 @@ def test_jobs_of_the_local_backend(local, tmp_path):
     rows = {line.split()[0]: line.split()[2] for line in local("list")[1].splitlines()[1:]}
     assert rows == {name: "succeeded", other: "cancelled"}
     assert "Verdict:" in local("describe", other)[1]
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(("words", "named"), [(["--previous"], "previous"), (["--follow", "--tail", "1"], "tail")])
+def test_what_only_the_logs_of_a_cluster_have_is_refused(local, tmp_path, words, named):
+    script = _spec(tmp_path, command=[sys.executable, "-c", "pass"], image=None)
+    name = json.loads(local("submit", script, "--wait")[1].splitlines()[0])["name"]
+
+    code, _, error = local("logs", name, *words)
+
+    assert (code, f"{named}: got" in error) == (2, True), error
 
 
 @pytest.mark.local

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -145,11 +145,14 @@ async def test_what_an_interrupted_submit_has_left_goes_and_nothing_that_is_owne
     part(api, "begun")
     add_job(api, "trainjob", "begun", metadata=metadata("begun", {}))
     now = datetime.now(timezone.utc)
-    part(api, "new", creationTimestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    for name, minutes in {"new": 59, "left-too": 61}.items():
+        part(api, name, creationTimestamp=f"{now - timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}")
 
     # Its submit may be under way, whatever age is asked for.
     found = await cleaned(api, "trainer", before=now)
 
-    assert found == [("TrainingRuntime", "left"), ("Service", "left-node-0-0")]
+    left = [("TrainingRuntime", "left"), ("TrainingRuntime", "left-too"), ("Service", "left-node-0-0")]
+    assert sorted(found) == sorted(left)
     assert api.names("trainingruntimes") == ["begun", "new", "of-another", "owned"]
-    assert api.writes == ["DELETE trainingruntimes/left", "DELETE services/left-node-0-0"]
+    deletions = ["DELETE trainingruntimes/left", "DELETE trainingruntimes/left-too", "DELETE services/left-node-0-0"]
+    assert sorted(api.writes) == sorted(deletions)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from airflow_trainer_provider.cluster.backend import ClusterBackend
+from airflow_trainer_provider.cluster.operations import last_status
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.job.status import JobPhase
@@ -68,6 +69,20 @@ async def test_the_survivors_of_an_ended_job_are_waited_for(api):
 
     last = watching.statuses[-1]
     assert (last.phase, last.first_failed, last.replicas[0].exit_code) == (JobPhase.FAILED, "worker-0", 7)
+
+
+async def test_survivors_that_do_not_end_are_waited_for_some_seconds_beyond_their_grace_period(api, monkeypatch):
+    assert last_status._SURVIVE_SECONDS == 15
+    monkeypatch.setattr(last_status, "_SURVIVE_SECONDS", 0.1)
+    monkeypatch.setattr(last_status, "longest_grace", lambda pods: 0.1)
+    main = add_job(api, "jaxjob", "j", metadata=ours("j"))
+    add_pod(api, "j")
+    async with Watching(api, main) as watching:
+        await until(lambda: watching.statuses)
+        has_ended(api, "Failed")
+        await with_timeout(watching.task, PATIENCE)
+
+    assert watching.statuses[-1].phase is JobPhase.FAILED
 
 
 async def test_a_pod_that_goes_before_it_is_read_again_shows_how_it_ended(api):

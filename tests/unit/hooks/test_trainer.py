@@ -384,6 +384,14 @@ async def test_the_outcome_of_a_failure_holds_the_diagnosis():
     assert (outcome.figures["restarts"], outcome.figures["run_seconds"]) == (0, None)
 
 
+async def test_the_option_says_how_many_last_lines_a_failure_has(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__TRAINER__FAILURE_LOG_LINES", "1")
+
+    outcome = await _with(_Backend()).outcome(HANDLE, FAILED)
+
+    assert outcome.failure.last_log_lines == ("ValueError: no",)
+
+
 async def test_a_failure_is_reported_though_its_lines_are_out_of_reach():
     outcome = await _with(_Backend(ApiError("the node is gone"))).outcome(HANDLE, FAILED)
 

@@ -178,6 +178,7 @@ async def test_lines_that_cannot_be_read_fail_no_job_and_are_named():
 
 
 async def test_lines_that_could_not_be_read_for_a_while_are_read_again(monkeypatch):
+    assert module._READ_AGAIN == 30
     monkeypatch.setattr(module, "_READ_AGAIN", 0.001)
     lines, read = [], asyncio.Event()
 

@@ -103,6 +103,14 @@ def test_suspending_need_not_wait_for_the_pods(cluster):
     assert len(cluster.patches) == 1
 
 
+def test_deleting_need_not_wait_for_the_pods(cluster):
+    add_pod(cluster, "j")
+
+    _by_name(provider.DeleteTrainJobOperator, wait_until_gone=False).execute(CONTEXT)
+
+    assert (cluster.names(JAXJOBS), cluster.names("pods")) == ([], ["j-worker-0"])
+
+
 def test_a_deleted_job_names_who_deleted_it_and_deleting_again_is_no_error(cluster, capsys):
     uid = add_job(cluster, "jaxjob", "j", metadata=ours("j"))["metadata"]["uid"]
     operator = _operator(provider.DeleteTrainJobOperator, job=_handle(uid))

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
+from jinja2 import TemplateNotFound
 
 from airflow_trainer_provider import PyTorchJobOperator, TrainJobOperator
 
@@ -137,6 +138,7 @@ def test_a_backend_that_contradicts_the_kind_is_refused(operator, context, backe
         ({"command": ["c"], "num_nodes": 2, "env": {"A": "b"}}, ["command", "num_nodes", "env"]),
         ({"run_policy": {"backoff_limit": 1}}, ["run_policy.backoff_limit"]),
         ({"pod_template": {"spec": {}}, "runtime_ref": "r"}, ["pod_template", "runtime_ref"]),
+        ({"run_policy": {"on_oom": {"factor": 2, "max": "2Gi"}}}, ["run_policy.on_oom"]),
     ],
 )
 def test_what_the_manifest_itself_says_is_refused_beside_it(operator, context, fields, named):
@@ -304,3 +306,10 @@ def test_with_an_execution_timeout_the_cluster_itself_ends_the_job_a_minute_late
 
     assert deadline() is None
     assert deadline(execution_timeout=timedelta(hours=2)) == 2 * 3600 + 60
+
+
+def test_the_name_of_a_manifests_file_is_no_template(operator, context, tmp_path):
+    (tmp_path / "job7.yaml").write_text(TEXT)
+
+    with pytest.raises(TemplateNotFound, match=r"job{{ 7 }}\.yaml"):
+        operator("job{{ 7 }}.yaml").render_template_fields(context)

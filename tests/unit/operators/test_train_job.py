@@ -1028,3 +1028,16 @@ def test_a_deferred_sensor_leaves_the_job_to_its_owner(context):
 def test_a_sensor_without_a_handle_fails_for_good(context):
     with pytest.raises(AirflowFailException, match="the handle that an operator pushed"):
         _sensor("{}").poke(context)
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_job_that_another_one_replaces_sends_no_metrics(context, monkeypatch, deferrable):
+    sent = []
+    monkeypatch.setattr("airflow_trainer_provider.operators.outcome.emit_stats", lambda *words: sent.append(words[2]))
+    operator = _operator(deferrable=deferrable, run_policy={"infrastructure_retries": 1})
+    operator.hook = _Hook(outcomes=[LOST, SUCCEEDED])
+    context["ti"].task = operator
+
+    _go(operator, context, [LOST, SUCCEEDED])
+
+    assert sent == [SUCCEEDED]

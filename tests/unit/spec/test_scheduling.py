@@ -109,6 +109,7 @@ def test_numbers_are_taken_for_text():
     spec = parse_spec({"framework": "jax", "scheduling": scheduling}).scheduling
 
     assert (spec.node_selector, spec.node_pools, spec.node_affinity[0].values) == ({"slot": "1"}, ("7",), ("1",))
+    assert spec.node_affinity[0].operator == "In"
 
 
 def test_a_groups_fields_are_laid_over_the_jobs():

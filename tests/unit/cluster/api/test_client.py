@@ -144,6 +144,7 @@ async def test_where_the_question_is_forbidden_for_good_a_refusal_is_final_after
 async def test_what_an_extension_does_not_answer_delays_nothing_else(connect, monkeypatch):
     hanging, loop = asyncio.Event(), asyncio.get_running_loop()
     now = loop.time
+    assert requests._EXTENSION == 10
     monkeypatch.setattr(requests, "_EXTENSION", 2 * PATIENCE)
 
     async def answer(request):

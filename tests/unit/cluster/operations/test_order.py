@@ -7,6 +7,7 @@ import pytest
 from airflow_trainer_provider.cluster.operations.order import manifest_order
 from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import Facts
 from airflow_trainer_provider.kinds.manifest import plan_manifest
 from airflow_trainer_provider.kinds.objects import labels
@@ -260,3 +261,21 @@ def test_a_deadline_does_not_make_it_another_job():
     order, _ = _with_deadline(JOB, 60)
 
     assert order.digest == _order(JOB).digest
+
+
+@pytest.mark.parametrize(("ready", "phase"), [(0, JobPhase.STARTING), (1, JobPhase.RUNNING)])
+def test_of_a_job_whose_pods_cannot_be_distinguished_only_the_job_itself_is_read(ready, phase):
+    main = {"metadata": {}, "spec": {"parallelism": 2, "completions": 2}, "status": {"ready": ready}}
+    kind = KINDS["job"]
+
+    assert (kind.groups(main), kind.replica_ref({"metadata": {}}, main)) == ({}, None)
+    assert kind.read(main, []).phase is phase
+
+
+def test_the_time_to_live_of_a_v2beta1_mpijob_is_its_own():
+    policy = {"runPolicy": {"ttlSecondsAfterFinished": 30}}
+
+    main = _main(_order({**MPIJOB, "spec": {**MPIJOB["spec"], **policy}}))
+
+    assert main["spec"]["runPolicy"]["ttlSecondsAfterFinished"] == 30
+    assert labels.TTL not in main["metadata"]["annotations"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -126,6 +126,7 @@ async def test_the_log_names_the_pods_that_are_waited_for(api, caplog):
 
 
 async def test_pods_that_do_not_end_are_named_with_the_way_out_and_nothing_starts(api, monkeypatch):
+    assert wait._GONE_SECONDS == 60
     monkeypatch.setattr(wait, "_GONE_SECONDS", -0.9)
     add_pods(api)
 
@@ -133,6 +134,15 @@ async def test_pods_that_do_not_end_are_named_with_the_way_out_and_nothing_start
         await submit(api, second())
 
     assert api.names("services") == []
+
+
+@pytest.mark.parametrize(("seconds", "is_unreachable"), [(14, False), (15, True)])
+def test_a_node_has_fifteen_seconds_after_the_grace_period_to_answer(seconds, is_unreachable):
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    pod = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": conditions}}
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
+
+    assert wait.is_unreachable(pod, now) is is_unreachable
 
 
 @pytest.mark.parametrize(

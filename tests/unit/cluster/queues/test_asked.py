@@ -65,7 +65,7 @@ async def test_failures_of_days_are_survived(now):
     assert (await pauses(now, question, 1100))[-1] == 300
 
 
-@pytest.mark.parametrize(("status", "pause"), [(403, asked.REFUSED), (404, asked.NOT_FOUND)])
+@pytest.mark.parametrize(("status", "pause"), [(403, 300), (404, 60)])
 async def test_what_is_refused_or_not_there_is_asked_for_much_later(now, status, pause):
     question = Asked(Answers("a", ApiError("x", status=status)).ask, 5.0)
 

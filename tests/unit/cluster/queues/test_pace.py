@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_trainer_provider.cluster.queues import queue
 from airflow_trainer_provider.cluster.queues.pace import at_least, pace
 from airflow_trainer_provider.cluster.queues.state import Position, Positions
 
@@ -19,3 +20,7 @@ def test_the_further_behind_the_less_often(position, seconds):
 )
 def test_what_is_not_listed_has_come_since_or_is_far_behind(uid, length, position):
     assert at_least(Positions({"known": Position(20, 30)}, length), uid) == position
+
+
+def test_the_quota_is_asked_for_each_ten_seconds_for_one_of_the_first():
+    assert queue.QUOTA_EVERY == 10

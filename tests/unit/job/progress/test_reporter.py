@@ -39,6 +39,10 @@ class Sink:
         return [values["progress"]["step"] for _, values, _ in self.written if "progress" in values]
 
 
+#: Before a test replaces them.
+SECONDS = {"pace": module.PACE, "read": module.READ_SECONDS, "last": module.LAST_SECONDS}
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(module, "PACE", 0.1)
@@ -340,3 +344,7 @@ async def test_the_log_is_read_from_its_beginning_only_where_nothing_was_written
 
     assert reporter.since == (7, 1)
     await reporter.close()
+
+
+def test_the_times_are_those_of_the_documentation():
+    assert SECONDS == {"pace": 10, "read": 60, "last": 10}

@@ -103,6 +103,7 @@ def test_without_a_basis_there_is_no_estimate(times, now, why):
 
 
 def test_each_admission_counts_once_and_only_the_last_ones_are_kept():
+    assert MOST == 60
     admissions = Admissions()
     for number in range(3 * MOST):
         at = START + 10 * number + (10 * MOST if number >= 2 * MOST else 0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.errors import SpecError, UnsupportedField
 from airflow_trainer_provider.job.plan.framework import Address
 from airflow_trainer_provider.job.plan.plan import JobPlan
@@ -250,6 +251,12 @@ def test_pods_that_still_run_may_outlive_the_job(asked, written):
     # All of them go once the outcome is safe: the operator would delete them before it has been read.
     assert main["spec"]["runPolicy"]["cleanPodPolicy"] == written
     assert main["metadata"]["annotations"].get("airflow-trainer-provider/clean-pods") == {"All": "All"}.get(asked)
+
+
+@pytest.mark.parametrize("policy", [{"clean_pods": "All"}, {"clean_pods": "None"}, {"ttl_seconds_after_finished": 5}])
+def test_what_is_for_jobs_that_are_kept_is_refused_for_others(policy):
+    with pytest.raises(UnsupportedField, match="unless the job is kept"):
+        ClusterBackend("training-operator", None, "n").check(job_of("jax", run_policy=policy))
 
 
 def test_the_deadline_is_the_pods_too():

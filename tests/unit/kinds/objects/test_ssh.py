@@ -37,6 +37,7 @@ def test_the_client_takes_no_other_host_key_than_the_jobs(backend):
     settings = secret_of(objects)["stringData"]
 
     assert "StrictHostKeyChecking yes" in settings["config"]
+    assert "Port 2222" in settings["config"]
     (known_hosts,) = [line.split()[1] for line in settings["config"].splitlines() if "UserKnownHostsFile" in line]
     host, *public = settings["known_hosts"].split()
     assert (known_hosts, host) == ("/run/sshd/trainer/known_hosts", "*")

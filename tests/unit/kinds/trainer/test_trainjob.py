@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.errors import SpecError, UnsupportedField
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import Facts, Manifest, Rendered, ReplicaRef
@@ -162,6 +163,13 @@ def test_an_exit_code_that_fails_a_step_fails_the_job_set(framework, name):
 def test_pods_that_still_run_go_with_the_end():
     with pytest.raises(UnsupportedField, match="clean_pods"):
         rendered("jax", run_policy={"clean_pods": "None"})
+
+
+def test_nothing_deletes_a_trainjob_after_a_while():
+    job = job_of("jax", on_finish_action="keep", run_policy={"ttl_seconds_after_finished": 5})
+
+    with pytest.raises(UnsupportedField, match="can delete a TrainJob after a while"):
+        ClusterBackend("trainer", None, "n").check(job)
 
 
 def test_a_lost_node_of_an_elastic_job_is_replaced():
@@ -317,6 +325,8 @@ def test_a_pods_replica_follows_from_its_step_and_its_index():
 def test_groups_of_a_trainjob_created_outside_airflow():
     main = {"metadata": {}, "spec": {"trainer": {"numNodes": 3}}}
     assert TRAINJOB.groups(main) == {"node": 3}
+    # Its runtime says more, where that may be read.
+    assert TRAINJOB.groups({"metadata": {}, "spec": {}}) == {"node": 1}
     main["status"] = {"jobsStatus": [{"name": "node"}, {"name": "launcher"}]}
     assert list(TRAINJOB.groups(main).items()) == [("launcher", 1), ("node", 3)]
 

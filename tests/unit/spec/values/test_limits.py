@@ -11,6 +11,7 @@ import pytest
 from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.spec import parse_spec
+from airflow_trainer_provider.spec.values import limits
 
 MANY = 1_000_000_000
 
@@ -87,3 +88,7 @@ def test_a_list_of_replica_addresses_that_fits_into_no_variable_is_refused() -> 
 )
 def test_other_fields_have_bounds_too(fields: dict[str, Any], field: str) -> None:
     assert _refusal(**fields).field == field
+
+
+def test_the_bounds_are_those_of_the_documentation() -> None:
+    assert (limits.MOST_OVERRIDES, limits.MOST_OBJECTS, limits.MOST_JOB_BYTES) == (256, 1000, 8 * 2**20)
