@@ -147,6 +147,7 @@ constraints: venv ## Resolve constraints/ again: the newest of everything, and t
 	    --custom-compile-command "make constraints" --extra xgboost --extra mpi --group dev --group browser \
 	    --exclude-newer $(LOWEST_DATE) --exclude-newer-package apache-airflow-providers-common-compat=2026-11-01 \
 	    --exclude-newer-package kubeflow-trainer-api=2026-11-01 \
+	    --exclude-newer-package import-linter=2026-11-01 --exclude-newer-package grimp=2026-11-01 \
 	    pyproject.toml constraints/lowest.in --output-file $(LOWEST)
 
 gate: ## Run what decides whether a change lands (.ci/run; at most 25 minutes).

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from airflow_trainer_provider.job.plan.framework import Addresses, Command, Framework, Role
+from airflow_trainer_provider.job.plan.framework import Addresses, Framework, Role
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.job.plan.programs import Command
 from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
 _HOSTFILE = "hostfile"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-from airflow_trainer_provider.job.plan.framework import Addresses, Command, Framework, Role
+from airflow_trainer_provider.job.plan.framework import Addresses, Framework, Role
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
+from airflow_trainer_provider.job.plan.programs import Command
 
 
 def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[str, str]:

@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow_trainer_provider.operators.fields import check_names
-from airflow_trainer_provider.operators.hidden_fields import HidesSecrets, given
+from airflow_trainer_provider.operators.hidden_fields import HidesSecrets
 from airflow_trainer_provider.operators.outcome import fail
+from airflow_trainer_provider.text.hidden_values import given
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

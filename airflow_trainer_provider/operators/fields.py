@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from airflow_trainer_provider.text.hidden_values import given
+
 
 def check_names(task: Any, fields: Collection[str]) -> None:
     """Validate fields that name something, once they are rendered. One that was rendered to nothing is left out.
@@ -14,7 +16,6 @@ def check_names(task: Any, fields: Collection[str]) -> None:
     :raises SpecError: one has a value that it cannot have.
     """
     from airflow_trainer_provider.hooks.backends import DEFAULT_CONNECTION
-    from airflow_trainer_provider.operators.hidden_fields import given
 
     defaults = {"kubernetes_conn_id": DEFAULT_CONNECTION}
     for field in fields:
@@ -49,7 +50,6 @@ def valid_names(task: Any, fields: Collection[str]) -> dict[str, str]:
 
 
 def _parsed(task: Any, field: str) -> Any:
-    from airflow_trainer_provider.operators.hidden_fields import given
     from airflow_trainer_provider.spec import parse_field
     from airflow_trainer_provider.spec.values.names import ConnectionId, Namespace, ObjectName, Selector
     from airflow_trainer_provider.spec.values.words import Text

@@ -8,11 +8,13 @@ to its masked copy.
 
 from __future__ import annotations
 
-from collections import UserDict, UserList, UserString
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+
+from airflow_trainer_provider.operators.fields import valid_names
+from airflow_trainer_provider.text.hidden_values import given, hidden
 
 if TYPE_CHECKING:
     import jinja2
@@ -20,40 +22,6 @@ if TYPE_CHECKING:
 
 
 _PACKAGE = "airflow_trainer_provider."
-
-
-class _Hidden:
-    """A value that is stored and printed with its secrets masked."""
-
-    data: Any
-    #: The name of the field.
-    field = ""
-
-    def serialize(self) -> Any:
-        """The masked copy. Airflow calls this for values that are not JSON."""
-        from airflow_trainer_provider.text.redaction import redacted
-
-        return redacted(self.data, self.field)
-
-    def __repr__(self) -> str:
-        return repr(self.serialize())
-
-
-class _HiddenMapping(_Hidden, UserDict[Any, Any]):
-    pass
-
-
-class _HiddenList(_Hidden, UserList[Any]):
-    pass
-
-
-class _HiddenText(_Hidden, UserString):
-    pass
-
-
-class _HiddenOther(_Hidden):
-    def __init__(self, data: Any) -> None:
-        self.data = data
 
 
 class HidesSecrets(BaseOperator):
@@ -89,7 +57,6 @@ def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str],
     """
     from airflow.sdk.log import mask_secret
 
-    from airflow_trainer_provider.operators.fields import valid_names
     from airflow_trainer_provider.text.mask import distinct_parts
     from airflow_trainer_provider.text.redaction import secrets_in
 
@@ -102,31 +69,3 @@ def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str],
         mask_secret([*sorted(known)])
     for field, value in values.items():
         setattr(operator, field, hidden(value, field))
-
-
-def hidden(value: Any, field: str = "") -> Any:
-    """The value itself, or what hides its secrets.
-
-    :param value: of a field, as rendered.
-    :param field: the field's name.
-    """
-    from airflow_trainer_provider.text.redaction import secrets_in
-
-    if not secrets_in(value, field):
-        return value
-    if isinstance(value, Mapping):
-        found: _Hidden = _HiddenMapping(value)
-    elif isinstance(value, (list, tuple)):
-        found = _HiddenList(value)
-    else:
-        found = _HiddenText(value) if isinstance(value, str) else _HiddenOther(value)
-    found.field = field
-    return found
-
-
-def given(value: Any) -> Any:
-    """The value of a field as rendered, with its secrets.
-
-    :param value: of the field, hidden or not.
-    """
-    return value.data if isinstance(value, _Hidden) else value

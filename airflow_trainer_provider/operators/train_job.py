@@ -14,10 +14,11 @@ from airflow.providers.common.compat.sdk import AirflowTaskTimeout, BaseOperator
 from airflow_trainer_provider.operators.failures.next_try import is_final_by_limits, of_next_try, weighed
 from airflow_trainer_provider.operators.failures.starts import Starts
 from airflow_trainer_provider.operators.fields import check_names, refuse_misplaced
-from airflow_trainer_provider.operators.hidden_fields import given, hidden, hide_secrets
+from airflow_trainer_provider.operators.hidden_fields import hide_secrets
 from airflow_trainer_provider.operators.links import JOB_LINKS, ToolLink, links_of, push_links
 from airflow_trainer_provider.operators.outcome import acknowledge, fail, hand_on, outcome_of
 from airflow_trainer_provider.operators.request import request_of
+from airflow_trainer_provider.text.hidden_values import given, hidden
 
 if TYPE_CHECKING:
     import jinja2

@@ -78,13 +78,15 @@ def _end_jobs(ti: TaskInstance | RuntimeTaskInstance, reason: str) -> None:
     if isinstance(ti, BaseModel):
         _end_jobs_of_operator(ti, reason)
         return
-    from airflow_trainer_provider.plugins.endings import EndedTask, add
+    from airflow_trainer_provider.plugins.endings import add
+    from airflow_trainer_provider.plugins.requests import EndedTask
 
     add(EndedTask(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number, reason))
 
 
 def _end_jobs_of_run(dag_run: DagRun) -> None:
-    from airflow_trainer_provider.plugins.endings import EndedRun, add
+    from airflow_trainer_provider.plugins.endings import add
+    from airflow_trainer_provider.plugins.requests import EndedRun
 
     # Not its task instances: the object may be detached from its session, as under dag.test().
     add(EndedRun(dag_run.dag_id, dag_run.run_id, _RUN_OVER))

@@ -14,9 +14,9 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_trainer_provider.plugins.requests import Request
 from airflow_trainer_provider.timeouts import with_timeout
 
 if TYPE_CHECKING:
@@ -41,36 +41,6 @@ _LOOK_SECONDS = 0.5
 _LAST_SECONDS = 4.0
 #: How often the database is asked.
 _LOOKUPS = 5
-
-
-@dataclass(frozen=True)
-class EndedTask:
-    """A task instance that is over.
-
-    :param reason: what the status of its job will say.
-    """
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int
-    try_number: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class EndedRun:
-    """A run that is over, with all of its task instances.
-
-    :param reason: what the status of their jobs will say.
-    """
-
-    dag_id: str
-    run_id: str
-    reason: str
-
-
-Request = EndedTask | EndedRun
 
 
 class Endings:

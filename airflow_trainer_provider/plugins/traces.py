@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_trainer_provider.operators.records.place import KEY, parse_place
 from airflow_trainer_provider.plugins.declared import OURS, declared_tasks, is_rendered_by_us
-from airflow_trainer_provider.plugins.endings import EndedRun, EndedTask, Request
+from airflow_trainer_provider.plugins.requests import EndedRun, EndedTask, Request
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

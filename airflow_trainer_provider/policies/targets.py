@@ -90,14 +90,15 @@ def replica_type(role: str) -> str:
     return _REPLICA_TYPES.get(role, role.capitalize())
 
 
-def _kubeflow(key: str, specs: str, framework: str, *, restarts: Restarts, **fields: FieldPath) -> Target:
+def _kubeflow(
+    key: str, specs: str, framework: str, container: str | None, *, restarts: Restarts, **fields: FieldPath
+) -> Target:
     run_policy = ("spec", "runPolicy")
     return Target(
         resource=KINDS[key].resource,
         framework=framework,
         pods=(Pods(("spec", specs, ANY, "template", "spec"), is_map=True, launcher="Launcher"),),
-        # The Training Operator demands the name; the MPI Operator does not.
-        container=None if framework == "mpi" else framework,
+        container=container,
         counts=(("spec", specs, ANY, "replicas"),),
         restarts=restarts,
         fields={
@@ -148,14 +149,15 @@ TARGETS: tuple[Target, ...] = (
         restarts=Restarts((*_JOB_SET, "failurePolicy", "maxRestarts"), missing=0),
         elsewhere=frozenset({"run_policy.active_deadline_seconds", "scheduling.queue_name"}),
     ),
-    _kubeflow("pytorchjob", "pytorchReplicaSpecs", "pytorch", restarts=_OF_OPERATOR),
-    _kubeflow("tfjob", "tfReplicaSpecs", "tensorflow", restarts=_OF_OPERATOR),
-    _kubeflow("xgboostjob", "xgbReplicaSpecs", "xgboost", restarts=_OF_OPERATOR),
-    _kubeflow("paddlejob", "paddleReplicaSpecs", "paddle", restarts=_OF_OPERATOR),
-    _kubeflow("jaxjob", "jaxReplicaSpecs", "jax", restarts=_OF_OPERATOR),
-    _kubeflow("mpijob-v1", "mpiReplicaSpecs", "mpi", restarts=_OF_OPERATOR, num_proc_per_node=_SLOTS),
+    # Each operator demands a container of its framework's name, but those of MPIJobs.
+    _kubeflow("pytorchjob", "pytorchReplicaSpecs", "pytorch", "pytorch", restarts=_OF_OPERATOR),
+    _kubeflow("tfjob", "tfReplicaSpecs", "tensorflow", "tensorflow", restarts=_OF_OPERATOR),
+    _kubeflow("xgboostjob", "xgbReplicaSpecs", "xgboost", "xgboost", restarts=_OF_OPERATOR),
+    _kubeflow("paddlejob", "paddleReplicaSpecs", "paddle", "paddle", restarts=_OF_OPERATOR),
+    _kubeflow("jaxjob", "jaxReplicaSpecs", "jax", "jax", restarts=_OF_OPERATOR),
+    _kubeflow("mpijob-v1", "mpiReplicaSpecs", "mpi", None, restarts=_OF_OPERATOR, num_proc_per_node=_SLOTS),
     _kubeflow(
-        "mpijob-v2beta1", "mpiReplicaSpecs", "mpi", restarts=Restarts(_LIMIT, missing=6), num_proc_per_node=_SLOTS
+        "mpijob-v2beta1", "mpiReplicaSpecs", "mpi", None, restarts=Restarts(_LIMIT, missing=6), num_proc_per_node=_SLOTS
     ),
     Target(
         resource=KINDS["job"].resource,

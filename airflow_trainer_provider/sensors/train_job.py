@@ -20,8 +20,9 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_trainer_provider.operators.fields import check_names
-from airflow_trainer_provider.operators.hidden_fields import HidesSecrets, given
+from airflow_trainer_provider.operators.hidden_fields import HidesSecrets
 from airflow_trainer_provider.operators.outcome import fail, hand_on_found, hand_on_sensed, outcome_of, raise_error
+from airflow_trainer_provider.text.hidden_values import given
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

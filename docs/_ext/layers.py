@@ -51,8 +51,11 @@ def parse(lines: list[str]) -> list[Box]:
 
 
 def differences(layers: list[Box], root: Path) -> list[str]:
-    """What the text and the folders of a package do not agree on."""
-    found = _differences([box for layer in layers for box in layer.boxes], root)
+    """What the text and the folders of a package do not agree on, and what the text names twice."""
+    packages = [box for layer in layers for box in layer.boxes]
+    names = [box.name for box in packages]
+    found = [f"{name} is named twice in the text" for name in sorted(set(names)) if names.count(name) > 1]
+    found += _differences(packages, root)
     for layer in layers:
         for box in layer.boxes:
             if box.boxes:

@@ -63,6 +63,19 @@ def test_a_forbidden_import_is_refused(package, contract, place):
     assert f"{importer} -> {imported} (l." in report
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_a_circle_of_imports_is_refused(package, place):
+    assert check(package, "cycles")[0]
+    module = package / "text" / "redaction.py"
+    statement = PLACES[place].format(f"import {PACKAGE}.text.hidden_values")
+
+    module.write_text(f"{module.read_text()}\nfrom typing import TYPE_CHECKING\n{statement}\n")
+
+    holds, report = check(package, "cycles")
+    assert not holds
+    assert f"No cycles are allowed in {PACKAGE}.text." in report
+
+
 @pytest.mark.parametrize("contract", EXHAUSTIVE)
 def test_a_module_without_a_layer_is_refused(package, contract):
     (package / EXHAUSTIVE[contract] / "another.py").write_text("")

@@ -54,3 +54,12 @@ def test_a_recipe_names_the_place_in_a_module(path, lines):
 
     if path.endswith(".py"):
         assert [place for place in places if place not in (ROOT / path).read_text()] == []
+
+
+def test_no_module_asks_which_framework_it_is():
+    question = re.compile(r"framework(\.name)? (==|!=|in|not in) [\[({]?[\"']")
+    package = ROOT / "airflow_trainer_provider"
+    modules = [each for each in package.rglob("*.py") if "frameworks" not in each.parts]
+
+    assert len(modules) > 300
+    assert [str(each) for each in modules if question.search(each.read_text())] == []

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_trainer_provider.job.plan.programs import Command
+
 if TYPE_CHECKING:
     from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
@@ -26,8 +28,6 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
-#: A command line, one word an item.
-Command = tuple[str, ...]
 #: Replica name (``worker-1``) -> its address.
 Addresses = Mapping[str, Address]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_trainer_provider.job.plan.framework import Command, Framework
-from airflow_trainer_provider.job.plan.programs import programs_of
+from collections.abc import Set
+
+from airflow_trainer_provider.job.plan.programs import Command, programs_of
 
 #: Launchers that belong to no framework here, as programs and as ``python -m`` modules. They take the rendezvous, and
 #: the number of processes and nodes, from their own options, and not from the variables of a framework's launcher.
@@ -38,19 +39,19 @@ _OTHERS = frozenset(
 )
 
 
-def begins_with_launcher(command: Command, framework: Framework) -> bool:
+def begins_with_launcher(command: Command, own: Set[str]) -> bool:
     """Whether a command begins with any launcher; only its first words are looked at.
 
     :param command: what the user wrote.
-    :param framework: of the job.
+    :param own: the launchers of the job's framework.
     """
-    return not framework.launchers.isdisjoint(programs_of(command)) or other_launcher(command, framework) is not None
+    return any(name in own | _OTHERS for name in programs_of(command))
 
 
-def other_launcher(command: Command, framework: Framework) -> str | None:
+def other_launcher(command: Command, own: Set[str]) -> str | None:
     """The launcher that a command begins with, if that is not the framework's own.
 
     :param command: what the user wrote.
-    :param framework: of the job.
+    :param own: the launchers of the job's framework.
     """
-    return next((name for name in programs_of(command) if name in _OTHERS - framework.launchers), None)
+    return next((name for name in programs_of(command) if name in _OTHERS - own), None)

@@ -78,7 +78,7 @@ def is_sized(spec: TrainJobSpec) -> bool:
 def _unread_processes(job: JobPlan, replica: Replica) -> Iterator[Problem]:
     """A number of processes for a command that begins with a launcher of its own, or is run without one."""
     field, _ = job.source(replica, "command")
-    other, variable = other_launcher(replica.command, job.framework), job.framework.processes_variable
+    other, variable = other_launcher(replica.command, job.framework.launchers), job.framework.processes_variable
     processes = job.spec.num_proc_per_node
     is_lost = processes != 1 and not _reads_processes(job, replica)
     if is_lost and job.spec.mpi.name == "none":
@@ -92,7 +92,7 @@ def _unread_processes(job: JobPlan, replica: Replica) -> Iterator[Problem]:
 
 def _wrong_elastic(job: JobPlan, replica: Replica) -> Iterator[Problem]:
     """A command that begins with a launcher of its own where the number of nodes may vary."""
-    other = other_launcher(replica.command, job.framework)
+    other = other_launcher(replica.command, job.framework.launchers)
     if job.spec.elastic and other:
         field, _ = job.source(replica, "command")
         fix = f"Elastic training needs torchrun: drop elastic, or the launcher {other}."
@@ -289,6 +289,6 @@ def _first(*values: T | None) -> T | None:
 
 def _launched(job: JobPlan, command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The launcher's words, and the command as that launcher wants it."""
-    if job.spec.mpi.name == "none" or begins_with_launcher(command, job.framework):
+    if job.spec.mpi.name == "none" or begins_with_launcher(command, job.framework.launchers):
         return (), command
     return job.framework.launch(command, job)

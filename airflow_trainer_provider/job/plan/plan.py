@@ -96,7 +96,7 @@ class JobPlan:
         # The rendezvous of an elastic job assigns the ranks again, and mpirun its own.
         if self.spec.num_proc_per_node != 1 or self.spec.elastic or self.is_launched:
             return False
-        return not any(other_launcher(replica.command, self.framework) for replica in self.replicas)
+        return not any(other_launcher(replica.command, self.framework.launchers) for replica in self.replicas)
 
     def group(self, name: str) -> tuple[Replica, ...]:
         """The replicas of one role."""

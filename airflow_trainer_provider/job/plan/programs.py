@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from airflow_trainer_provider.job.plan.framework import Command
+#: A command line, one word an item.
+Command = tuple[str, ...]
 
 #: Options of Python: flags and ``-m``, in one word or before the module, and those that take the next word.
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(?P<name>.*)")

@@ -46,6 +46,7 @@ class _Flavour:
     :param environment: (job, group, the job's name) -> those that it leaves out.
     :param more: other fields of the spec.
     :param command: what a replica runs instead of its command line; None for that.
+    :param is_grouped_by_kai: whether that scheduler takes its pods for one gang.
     """
 
     framework: str
@@ -56,6 +57,7 @@ class _Flavour:
     environment: Callable[[JobPlan, str, str], rendezvous.Values]
     more: Callable[[JobPlan], Manifest] = lambda job: {}
     command: Callable[[Replica], tuple[str, ...] | None] = lambda replica: None
+    is_grouped_by_kai: bool = True
 
 
 def restarts(job: JobPlan) -> int:
@@ -211,12 +213,9 @@ def _tensorflow_more(job: JobPlan) -> Manifest:
 
 def _check(flavour: _Flavour, job: JobPlan) -> None:
     common.check(BACKEND, flavour.framework, flavour.operators, job)
-    if flavour.framework == "paddle":
-        allowed, fix = (
-            "coscheduling or volcano",
-            "KAI does not group the pods of a PaddleJob; choose another scheduler.",
-        )
-        refuse_schedulers(BACKEND, job, (KAI,), allowed, fix)
+    if not flavour.is_grouped_by_kai:
+        fix = f"KAI does not group the pods of a {flavour.resource.kind}; choose another scheduler."
+        refuse_schedulers(BACKEND, job, (KAI,), "coscheduling or volcano", fix)
 
 
 def _kind(flavour: _Flavour) -> Kind:
@@ -287,6 +286,7 @@ PADDLEJOB = _kind(
         types={"worker": "Worker"},
         operators=lambda job: frozenset({"PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_JOB_ID"}),
         environment=rendezvous.paddle,
+        is_grouped_by_kai=False,
     )
 )
 JAXJOB = _kind(

@@ -6,16 +6,17 @@ import copy
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from airflow_trainer_provider.job.outcome import JobOutcome
     from airflow_trainer_provider.job.plan.plan import Plan
-    from airflow_trainer_provider.operators.train_job import TrainJobOperator
 
 log = logging.getLogger(__name__)
+
+_Operator = TypeVar("_Operator", bound="BaseOperator")
 
 #: Kinds of failures that a job with other limits may not have.
 _OF_LIMITS = ("memory", "disk")
@@ -31,8 +32,8 @@ def is_final_by_limits(outcome: JobOutcome) -> bool:
 
 
 def of_next_try(
-    operator: TrainJobOperator, templates: Mapping[str, Any], rendered: Collection[int], context: Context
-) -> TrainJobOperator:
+    operator: _Operator, templates: Mapping[str, Any], rendered: Collection[int], context: Context
+) -> _Operator:
     """The operator as the next try would have it, as far as that depends on the number of the try.
 
     :param operator: as this try has it.

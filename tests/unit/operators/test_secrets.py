@@ -25,11 +25,11 @@ from airflow_trainer_provider.kinds.objects.pod_secrets import pod_secrets
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.operators.clean_up import CleanUpTrainJobsOperator
 from airflow_trainer_provider.operators.fields import valid_names
-from airflow_trainer_provider.operators.hidden_fields import given
 from airflow_trainer_provider.operators.lifecycle import DeleteTrainJobOperator
 from airflow_trainer_provider.operators.outcome import hand_on
 from airflow_trainer_provider.sensors.train_job import TrainJobSensor
 from airflow_trainer_provider.spec import parse_spec
+from airflow_trainer_provider.text.hidden_values import given
 from airflow_trainer_provider.text.mask import Mask
 from tests.unit.text.secret_shapes import SECRET, SHAPES
 

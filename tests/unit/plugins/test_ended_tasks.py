@@ -31,6 +31,7 @@ from airflow_trainer_provider.hooks.loop import run
 from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.plugins import ended_tasks, endings, traces
+from airflow_trainer_provider.plugins.requests import EndedTask
 from tests.airflow_version import AIRFLOW_V_3_3
 
 if AIRFLOW_V_3_3:
@@ -603,7 +604,7 @@ def test_a_connection_that_cannot_be_read_is_read_again(database, monkeypatch, e
 @pytest.mark.parametrize("wrong", [{"namespace": "a/b"}, {"backend": "trianer"}, {"kubernetes_conn_id": ["x"]}])
 def test_a_task_whose_fields_were_refused_has_nothing_to_end(wrong):
     fields = {"backend": "native", "kubernetes_conn_id": "kube", "namespace": "ml", **wrong}
-    task = endings.EndedTask("d", "r", "train", -1, 1, "the run failed")
+    task = EndedTask("d", "r", "train", -1, 1, "the run failed")
 
     run(traces.Ending(task, fields=fields).end_jobs())
 
