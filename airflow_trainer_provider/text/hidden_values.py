@@ -10,8 +10,6 @@ from collections import UserDict, UserList, UserString
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_trainer_provider.text.redaction import redacted, secrets_in
-
 
 class _Hidden:
     """A value that is stored and printed with its secrets masked."""
@@ -22,6 +20,8 @@ class _Hidden:
 
     def serialize(self) -> Any:
         """The masked copy. Airflow calls this for values that are not JSON."""
+        from airflow_trainer_provider.text.redaction import redacted
+
         return redacted(self.data, self.field)
 
     def __repr__(self) -> str:
@@ -51,6 +51,8 @@ def hidden(value: Any, field: str = "") -> Any:
     :param value: of a field, as rendered.
     :param field: the field's name.
     """
+    from airflow_trainer_provider.text.redaction import secrets_in
+
     if not secrets_in(value, field):
         return value
     if isinstance(value, Mapping):

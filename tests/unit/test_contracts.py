@@ -99,5 +99,6 @@ def test_the_folders_of_the_unit_tests_are_those_of_the_package():
     unit = ROOT / "tests" / "unit"
     folders = {each.parent.relative_to(unit) for each in unit.rglob("test_*.py")}
 
-    strangers = [each for each in folders if each.parts[:1] and not (ROOT / PACKAGE / each / "__init__.py").exists()]
-    assert {str(each) for each in strangers} == others
+    packages = {each.parent.relative_to(ROOT / PACKAGE) for each in (ROOT / PACKAGE).rglob("__init__.py")}
+    assert {str(each) for each in folders - packages} == others
+    assert {str(each) for each in packages - folders} == set()

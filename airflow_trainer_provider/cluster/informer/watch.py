@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from contextlib import aclosing
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -45,6 +46,24 @@ POLL_AT_MOST = 300.0
 _TOO_SHORT = 1.0
 _FORBIDDEN = 403
 _GONE = 410
+
+
+class Trouble(Enum):
+    """What an error means to a watch."""
+
+    #: What happened since the version is not known any more. That is everyday life, also at the end of an outage.
+    EXPIRED = auto()
+    #: The same right after a list: the next one comes after a pause.
+    EXPIRED_AGAIN = auto()
+    #: Watching is, where listing was possible; whether it still is, the next list shows.
+    FORBIDDEN = auto()
+    #: A stream without even its bookmarks: which other events it has missed is not known.
+    SILENT = auto()
+    #: The watch goes on from its version.
+    OTHER = auto()
+
+
+_LISTS_AGAIN = frozenset(Trouble) - {Trouble.OTHER}
 
 
 class Watch:
@@ -195,24 +214,27 @@ class Watch:
 
         :param refused: whether trying again does not help.
         """
+        trouble = self._trouble(error)
         self._backoff.failed(error)
-        if error.status == _GONE:
-            # What happened since is not known any more. That is everyday life, also at the end of an outage.
+        if trouble in _LISTS_AGAIN:
             self._version = None
-            if not self._expired or time.monotonic() - self._listed_at >= _TOO_SHORT:
-                self._expired = True
-                self._backoff.reset()
-                return
-        elif error.status == _FORBIDDEN and self._version is not None:
-            # Listing was possible; whether it still is, the next list shows.
-            self._version = None
+        if trouble is Trouble.EXPIRED:
+            self._expired = True
+            self._backoff.reset()
+            return
+        if trouble is Trouble.FORBIDDEN:
             self._forbidden(error)
-        else:
-            if error.reason == SILENT:
-                # A stream without even its bookmarks: which other events it has missed is not known.
-                self._version = None
+        elif trouble is not Trouble.EXPIRED_AGAIN:
             self._note(error, refused=refused)
         await self._backoff.pause(error)
+
+    def _trouble(self, error: ApiError) -> Trouble:
+        if error.status == _GONE:
+            is_new = not self._expired or time.monotonic() - self._listed_at >= _TOO_SHORT
+            return Trouble.EXPIRED if is_new else Trouble.EXPIRED_AGAIN
+        if error.status == _FORBIDDEN and self._version is not None:
+            return Trouble.FORBIDDEN
+        return Trouble.SILENT if error.reason == SILENT else Trouble.OTHER
 
     def _forbidden(self, error: ApiError) -> None:
         """Note that watching is forbidden, where listing is not."""

@@ -7,13 +7,15 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
-from enum import Enum, auto
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from airflow_trainer_provider.cluster.logs import patience
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, split_time
 from airflow_trainer_provider.cluster.logs.pace import Pace
 from airflow_trainer_provider.cluster.logs.patience import Patience
+from airflow_trainer_provider.cluster.logs.step import Known, Step, next_step
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.base import PODS, Manifest
@@ -119,20 +121,6 @@ class Pod:
         return next((each for each in statuses if each["name"] == container), {})
 
 
-class _Step(Enum):
-    """What the reader of a container's log does next."""
-
-    #: All has been read, and nothing can follow.
-    STOP = auto()
-    #: All has been read, and the container may start again; or how the pod has ended is still to come.
-    WAIT = auto()
-    #: The rest has gone with the pod.
-    GIVE_UP = auto()
-    #: See whether it is still this pod that has the name.
-    LOOK = auto()
-    READ = auto()
-
-
 class _Overtaken(Exception):
     """The log that was opened is not the one that was meant: the container has been started again, or another pod has
     the name.
@@ -193,31 +181,35 @@ class ContainerLog:
         while True:
             changed = self._pod.changed
             runs, running = self._pod.runs(self._container)
-            step = self._next_step(runs)
-            if step is _Step.STOP:
+            step = next_step(self._known(runs))
+            if step is Step.STOP:
                 return
-            if step is _Step.GIVE_UP:
+            if step is Step.GIVE_UP:
                 await self.give_up("its pod is gone")
                 return
-            if step is _Step.WAIT:
+            if step is Step.WAIT:
                 await changed.wait()
                 continue
             try:
-                await (self._look() if step is _Step.LOOK else self._read_run(runs, running, changed))
+                await (self._look() if step is Step.LOOK else self._read_run(runs, running, changed))
             except (ApiError, BackendUnavailable) as error:
                 if not await self._recover(error, runs, changed):
                     return
 
-    def _next_step(self, runs: int) -> _Step:
-        if runs <= self._read_runs and (self._pod.ended or self._is_last_look_done):
-            return _Step.STOP
-        if self._pod.gone:
-            return _Step.GIVE_UP
-        if self._pod.missing_since is not None:
-            return _Step.WAIT
-        if runs <= self._read_runs:
-            return _Step.LOOK if self._job_ended.is_set() else _Step.WAIT
-        return _Step.LOOK if self._is_in_doubt else _Step.READ
+    def _known(self, runs: int) -> Known:
+        """What is known of the container.
+
+        :param runs: how often it was started.
+        """
+        facts = {
+            Known.READ: runs <= self._read_runs,
+            Known.OVER: self._pod.ended or self._is_last_look_done,
+            Known.GONE: self._pod.gone,
+            Known.MISSING: self._pod.missing_since is not None,
+            Known.JOB_ENDED: self._job_ended.is_set(),
+            Known.IN_DOUBT: self._is_in_doubt,
+        }
+        return reduce(or_, (fact for fact, holds in facts.items() if holds), Known(0))
 
     async def _read_run(self, runs: int, running: bool, changed: asyncio.Event) -> None:
         """Read the first of the runs that have not been read, of the two whose logs Kubernetes keeps.

@@ -13,7 +13,7 @@ from fastapi import HTTPException, status
 
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.plugins.view.database import TaskKey, read_task
-from airflow_trainer_provider.plugins.view.model.facts import why_not
+from airflow_trainer_provider.plugins.view.model.facts import can_be_suspended, why_not
 from airflow_trainer_provider.plugins.view.model.state import JobState, state_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _checked(action: str, key: TaskKey, uid: str) -> JobState:
         raise HTTPException(status.HTTP_409_CONFLICT, "The task has another job by now. Look at it first.")
     why = why_not(action, state)
     # The database may lag behind the cluster, which decides for itself whether a job can be suspended or resumed.
-    if why and not (state.is_active and action != "stop" and state.job.get("backend") != "local"):
+    if why and not (state.is_active and action != "stop" and can_be_suspended(state)):
         raise HTTPException(status.HTTP_409_CONFLICT, why)
     return state
 

@@ -19,7 +19,7 @@ from airflow_trainer_provider.text.urls import is_web_url
 
 _HOUR = 3600
 #: The backends whose jobs cannot be suspended.
-_NOT_SUSPENDED = ("local",)
+_NOT_SUSPENDED = frozenset({"local"})
 
 
 def job_of(state: JobState) -> dict[str, Any] | None:
@@ -137,11 +137,19 @@ def why_not(action: str, state: JobState) -> str | None:
         return "The task does not wait for its job." if state.is_released else "The job has ended."
     if action == "stop":
         return None
-    if state.job.get("backend") in _NOT_SUSPENDED:
+    if not can_be_suspended(state):
         return "The local backend cannot suspend jobs."
     is_suspended = state.phase == "suspended"
     reasons = {("suspend", True): "The job is suspended already.", ("resume", False): "The job is not suspended."}
     return reasons.get((action, is_suspended))
+
+
+def can_be_suspended(state: JobState) -> bool:
+    """Whether the backend of a job suspends jobs.
+
+    :param state: of the job.
+    """
+    return state.job.get("backend") not in _NOT_SUSPENDED
 
 
 def _action(name: str, state: JobState, may_edit: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.jobs import add_job, add_pod, ours
 from tests.unit.cluster.api_server import PATIENCE, until
-from tests.unit.cluster.test_last_status import KIND, Watching, backend_of, end_of, has_ended
+from tests.unit.cluster.operations.test_last_status import KIND, Watching, backend_of, end_of, has_ended
 
 
 def taken_away(api):

@@ -13,7 +13,7 @@ from airflow_trainer_provider.cluster.state.snapshot import parts_of
 from tests.fakes.jobs import add_job, add_pod, ours
 from tests.fakes.kubernetes import NAMESPACE
 from tests.unit.cluster.api_server import until
-from tests.unit.cluster.test_last_status import KIND, Watching
+from tests.unit.cluster.operations.test_last_status import KIND, Watching
 
 BEFORE, AT, AFTER = "2026-11-21T06:00:00Z", "2026-11-21T07:00:00Z", "2026-11-21T07:00:01Z"
 DELETED = {"deletionTimestamp": "2026-11-21T07:00:00Z"}
