@@ -24,6 +24,7 @@ from airflow_trainer_provider.kinds.status.containers import training_container_
 from airflow_trainer_provider.kinds.status.deletion import MISSED, as_gone, deletion_of
 from airflow_trainer_provider.kinds.status.disrupted import to_write
 from airflow_trainer_provider.kinds.status.job_status import job_status
+from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import read_replicas
 from airflow_trainer_provider.text.mask import Mask
 
@@ -113,7 +114,8 @@ class Snapshot:
         if job.annotation(labels.CANCELLED) is not None or not is_of_interest:
             return None
         replicas = read_replicas(job.kind, job.main, self.pods, self.gone, job.groups, ranked=False)
-        return to_write(job.main, job.kind.read(job.main, self.children), replicas, self.status().first_failed)
+        reading = Reading(job.kind, job.main, job.kind.read(job.main, self.children), replicas)
+        return to_write(reading, self.status().first_failed)
 
     def mask(self) -> Mask:
         """The mask for the secrets in the specs of the job's pods."""

@@ -6,7 +6,6 @@ gone when the job ends, hours later: what was seen of it is kept on the main obj
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,6 +15,7 @@ from airflow_trainer_provider.job.status import JobPhase, ReplicaStatus
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 
 #: How much the clocks of nodes and controllers may differ.
@@ -50,46 +50,36 @@ class _Written(BaseModel):
 _WRITTEN = TypeAdapter(dict[str, _Written])
 
 
-def with_written(
-    kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
-) -> Sequence[ReplicaState]:
-    """The replicas of an ended job, with what is written on its main object of those whose pods are gone.
+def with_written(job: Reading) -> Reading:
+    """A job that has ended, with what is written on its main object of the replicas whose pods are gone.
 
-    :param kind: of the main object.
-    :param main: the main object.
-    :param controller: what its controller says. Of a job that goes on, nothing is changed.
-    :param replicas: as the pods have them.
+    :param job: as it was read. One that goes on is not changed.
     """
-    return _completed(kind, main, controller, replicas) if controller.phase and controller.phase.ended else replicas
+    return _completed(job) if job.controller.phase and job.controller.phase.ended else job
 
 
-def _completed(
-    kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
-) -> list[ReplicaState]:
-    written = _written(main)
-    return [
+def _completed(job: Reading) -> Reading:
+    written = _written(job.main)
+    replicas = [
         _from_written(replica, entry)
-        if (entry := written.get(replica.status.name)) and _holds(entry, kind, controller, replica)
+        if (entry := written.get(replica.status.name)) and _holds(entry, job.kind, job.controller, replica)
         else replica
-        for replica in replicas
+        for replica in job.replicas
     ]
+    return replace(job, replicas=replicas)
 
 
-def to_write(
-    main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState], first_failed: str | None
-) -> Manifest | None:
+def to_write(job: Reading, first_failed: str | None) -> Manifest | None:
     """The merge patch that writes down who was disrupted, and has not been started again; None where that stands there.
 
-    :param main: the main object.
-    :param controller: what its controller says.
-    :param replicas: as the pods have them.
+    :param job: as it was read.
     :param first_failed: the replica that failed first, of a job that has failed: the others went with it.
     """
-    written = _written(main)
-    known = {replica.status.name: replica for replica in replicas}
+    written = _written(job.main)
+    known = {replica.status.name: replica for replica in job.replicas}
     wanted = {name: each for name, each in written.items() if name in known and _is_end_of(each, known[name])}
-    for replica in _lost(main, controller, replicas):
-        is_of_interest = controller.phase is not JobPhase.FAILED or replica.status.name == first_failed
+    for replica in _lost(job):
+        is_of_interest = job.controller.phase is not JobPhase.FAILED or replica.status.name == first_failed
         known_end = wanted.get(replica.status.name)
         is_news = len(wanted) < _MOST_WRITTEN if known_end is None else replica.has_succeeded > known_end.succeeded
         if is_of_interest and is_news:
@@ -97,7 +87,7 @@ def to_write(
     if wanted == written:
         return None
     text = _WRITTEN.dump_json(wanted, exclude_none=True).decode() if wanted else None
-    return {"metadata": {"uid": main["metadata"]["uid"], "annotations": {labels.DISRUPTED: text}}}
+    return {"metadata": {"uid": job.main["metadata"]["uid"], "annotations": {labels.DISRUPTED: text}}}
 
 
 def _entry(replica: ReplicaState) -> _Written:
@@ -111,51 +101,40 @@ def _entry(replica: ReplicaState) -> _Written:
     )
 
 
-def cut_short(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> ReplicaState | None:
+def cut_short(job: Reading) -> ReplicaState | None:
     """The replica without which a job cannot have succeeded, though its controller says so.
 
-    :param main: the main object.
-    :param controller: what its controller says.
-    :param replicas: as the pods have them.
+    :param job: as it was read.
     """
-    if controller.phase is not JobPhase.SUCCEEDED or not replicas:
+    if job.controller.phase is not JobPhase.SUCCEEDED or not job.replicas:
         return None
-    if _was_to_be_suspended(main) and replicas[0].newest is None:
+    if _was_to_be_suspended(job.main) and job.replicas[0].newest is None:
         # A pod that had completed would have outlived the suspension.
-        return replicas[0]
-    return min(_lost(main, controller, replicas), key=_disrupted_at, default=None)
+        return job.replicas[0]
+    return min(_lost(job), key=_disrupted_at, default=None)
 
 
-def lost_for_good(
-    kind: Kind,
-    main: Manifest,
-    controller: ControllerStatus,
-    replicas: Sequence[ReplicaState],
-    resumed_at: datetime | None,
-) -> ReplicaState | None:
+def lost_for_good(job: Reading, resumed_at: datetime | None) -> ReplicaState | None:
     """The replica without which a job that goes on can only fail: it was cut short, and nothing starts it again.
 
-    :param kind: of the main object.
-    :param main: the main object.
-    :param controller: what its controller says.
-    :param replicas: as the pods have them.
+    :param job: as it was read.
     :param resumed_at: when the job was resumed; None where it was not suspended.
     """
-    if not controller.keeps_complete or _is_ending(main, replicas):
+    if not job.controller.keeps_complete or _is_ending(job):
         return None
     lost = [
         replica
-        for replica in _lost(main, controller, _completed(kind, main, controller, replicas))
-        if _is_final(replica, controller, resumed_at) and not _ended_with(replica, replicas[0])
+        for replica in _lost(_completed(job))
+        if _is_final(replica, job.controller, resumed_at) and not _ended_with(replica, job.replicas[0])
     ]
     return min(lost, key=_disrupted_at, default=None)
 
 
-def _is_ending(main: Manifest, replicas: Sequence[ReplicaState]) -> bool:
+def _is_ending(job: Reading) -> bool:
     """Whether the job ends for another reason: it is asked to, or a replica has failed by itself."""
-    metadata = main["metadata"]
+    metadata = job.main["metadata"]
     is_asked = "deletionTimestamp" in metadata or labels.CANCELLED in (metadata.get("annotations") or {})
-    return is_asked or any(replica.status.failed and replica.disrupted_at is None for replica in replicas)
+    return is_asked or any(replica.status.failed and replica.disrupted_at is None for replica in job.replicas)
 
 
 def _is_final(replica: ReplicaState, controller: ControllerStatus, resumed_at: datetime | None) -> bool:
@@ -164,16 +143,16 @@ def _is_final(replica: ReplicaState, controller: ControllerStatus, resumed_at: d
     return replica.has_succeeded and is_of_attempt and (resumed_at is None or _disrupted_at(replica) > resumed_at)
 
 
-def _lost(main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
+def _lost(job: Reading) -> list[ReplicaState]:
     """The replicas that were disrupted and without which the job cannot succeed."""
-    optional = labels.optional_groups(main)
-    if optional is None or labels.is_elastic(main):
+    optional, replicas = labels.optional_groups(job.main), job.replicas
+    if optional is None or labels.is_elastic(job.main):
         needed = replicas[:1]
     else:
         needed = [replica for at, replica in enumerate(replicas) if at == 0 or replica.status.group not in optional]
     lost = filter(is_cut_short, needed)
     is_ours = optional is not None
-    return [replica for replica in lost if _came_before_the_end(replica, replicas[0], controller, is_ours=is_ours)]
+    return [replica for replica in lost if _came_before_the_end(replica, replicas[0], job.controller, is_ours=is_ours)]
 
 
 def _came_before_the_end(

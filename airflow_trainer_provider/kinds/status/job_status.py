@@ -6,12 +6,13 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, DELETED, INIT
 from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
 from airflow_trainer_provider.job.status import JobPhase, JobStatus
-from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
+from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.deletion import held_by
@@ -31,6 +32,7 @@ from airflow_trainer_provider.kinds.status.events import (
 )
 from airflow_trainer_provider.kinds.status.failure import settle, taken_away
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
+from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas, with_warnings
 from airflow_trainer_provider.kinds.status.waiting import (
     SUSPENDED_BY_KUEUE,
@@ -55,6 +57,8 @@ _GOES_ON = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RESTARTING)
 _DEACTIVATED = "WorkloadDeactivated"
 #: The reason that a kind gives where a queue holds parts of the job.
 _QUEUED = "Queued"
+#: A phase, its reason, and more on that.
+_Phase = tuple[JobPhase, str | None, str | None]
 
 
 def job_status(
@@ -82,14 +86,13 @@ def job_status(
     :param deleted: whether the main object is gone.
     """
     parts = without_workloads(children)
-    controller = kind.read(main, parts)
-    replicas = with_written(kind, main, controller, read_replicas(kind, main, pods, gone, groups, ranked))
-    replicas, warned = with_warnings(replicas, pod_warnings(events)), warned_of(main, replicas, pods, children, events)
-    lost = cut_short(main, controller, replicas)
-    phase, reason, message = _held_up(kind, main, controller, replicas) or _phase(
-        main, controller, replicas, children, events, deleted, lost, warned
-    )
-    blocking = _blocking(kind, main, pods, phase, replicas)
+    controller, replicas = kind.read(main, parts), read_replicas(kind, main, pods, gone, groups, ranked)
+    job = with_written(Reading(kind, main, controller, replicas, pods, children, events, deleted))
+    warned = warned_of(job)
+    job = replace(job, replicas=with_warnings(job.replicas, pod_warnings(events)))
+    lost = cut_short(job)
+    phase, reason, message = _held_up(job) or _phase(job, lost, warned)
+    blocking = _blocking(job, phase)
     if blocking:
         reason, message = hindrance_of([blocking])
     status = JobStatus(
@@ -97,20 +100,18 @@ def job_status(
         reason=reason,
         message=message,
         queued_at=parse_time(main["metadata"]["creationTimestamp"]),
-        started_at=_started_at(controller, replicas),
-        restarts=controller.restarts + _uncounted(replicas).total(),
-        replicas=tuple(replica.status for replica in replicas),
-        waiting_since=waiting_since_of(main, phase, reason, replicas, children),
+        started_at=_started_at(job),
+        restarts=controller.restarts + _uncounted(job.replicas).total(),
+        replicas=tuple(replica.status for replica in job.replicas),
+        waiting_since=waiting_since_of(job, phase, reason),
         deadline_at=kind.deadline_at(main) if kind.deadline_at else None,
         blocked_by=blocking.status.name if blocking else None,
     )
-    if not _goes_on(main, replicas):
-        status = status.model_copy(update=refusal_of(replicas, warned, reason, message))
-    if phase in _GOES_ON and (
-        gone_for_good := lost_for_good(kind, main, controller, replicas, resumed_at(main, parts))
-    ):
+    if not _goes_on(job):
+        status = status.model_copy(update=refusal_of(job.replicas, warned, reason, message))
+    if phase in _GOES_ON and (gone_for_good := lost_for_good(job, resumed_at(main, parts))):
         status = _without(status, gone_for_good)
-    return _closed(status, main, controller, replicas, lost) if phase.ended else status
+    return _closed(status, job, lost) if phase.ended else status
 
 
 def _without(status: JobStatus, lost: ReplicaState) -> JobStatus:
@@ -125,61 +126,51 @@ def _uncounted(replicas: Sequence[ReplicaState]) -> Counter[str | None]:
     return functools.reduce(operator.or_, (replica.remade for replica in replicas), Counter())
 
 
-def _goes_on(main: Manifest, replicas: Sequence[ReplicaState]) -> bool:
+def _goes_on(job: Reading) -> bool:
     """Whether the job trains with the nodes that it has, or is about to."""
-    return labels.is_elastic(main) and any(map(_is_under_way, replicas))
+    return labels.is_elastic(job.main) and any(map(_is_under_way, job.replicas))
 
 
 def _is_under_way(replica: ReplicaState) -> bool:
     return replica.stage == "running" or (replica.stage == "waiting" and has_node(replica) and not is_hindered(replica))
 
 
-def _blocking(
-    kind: Kind, main: Manifest, pods: Sequence[Manifest], phase: JobPhase, replicas: Sequence[ReplicaState]
-) -> ReplicaState | None:
+def _blocking(job: Reading, phase: JobPhase) -> ReplicaState | None:
     """The replica whose failure keeps the job from starting."""
-    if kind.blocked_by is None or phase not in _ON_ITS_WAY:
+    if job.kind.blocked_by is None or phase not in _ON_ITS_WAY:
         return None
-    ref = kind.blocked_by(main, pods)
-    return next((replica for replica in replicas if ref and replica.status.name == ref.name), None)
+    ref = job.kind.blocked_by(job.main, job.pods)
+    return next((replica for replica in job.replicas if ref and replica.status.name == ref.name), None)
 
 
-def _phase(
-    main: Manifest,
-    controller: ControllerStatus,
-    replicas: Sequence[ReplicaState],
-    children: Sequence[Manifest],
-    events: Sequence[Manifest],
-    deleted: bool,
-    lost: ReplicaState | None,
-    warned: Warned | None,
-) -> tuple[JobPhase, str | None, str | None]:
+def _phase(job: Reading, lost: ReplicaState | None, warned: Warned | None) -> _Phase:
     """Where the job is in its life, why, and more on that."""
-    cancelled = _why_cancelled(main)
+    cancelled, controller = _why_cancelled(job.main), job.controller
     if controller.phase is JobPhase.SUCCEEDED:
         return _phase_of_success(lost, cancelled)
     if controller.phase is JobPhase.FAILED:
         return controller.phase, controller.reason, controller.message
     suspended = controller.phase is JobPhase.SUSPENDED
-    queued = _is_queued(main, controller)
-    stopped = deleted or suspended or queued or "deletionTimestamp" in main["metadata"]
-    if cancelled is not None and stopped and not any(_is_there(replica) for replica in replicas):
+    queued = _is_queued(job)
+    stopped = job.deleted or suspended or queued or "deletionTimestamp" in job.main["metadata"]
+    if cancelled is not None and stopped and not any(_is_there(replica) for replica in job.replicas):
         return JobPhase.CANCELLED, "Cancelled", cancelled
     if queued:
-        return _phase_in_queue(controller, children, events)
+        return _phase_in_queue(job)
     if controller.phase is not None:
-        return controller.phase, *_why_so(controller, replicas)
-    return _phase_of_pods(controller, replicas, warned)
+        return controller.phase, *_why_so(job)
+    return _phase_of_pods(job, warned)
 
 
-def _why_so(controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
+def _why_so(job: Reading) -> tuple[str | None, str | None]:
     """Why the controller gives a phase; why it starts a job again that has not run yet, a replica knows better."""
-    again = list(filter(has_run, replicas)) if controller.phase is JobPhase.RESTARTING else []
-    is_known = controller.reason and any(replica.started_at for replica in replicas)
+    controller = job.controller
+    again = list(filter(has_run, job.replicas)) if controller.phase is JobPhase.RESTARTING else []
+    is_known = controller.reason and any(replica.started_at for replica in job.replicas)
     return why_again(again) if again and not is_known else (controller.reason, controller.message)
 
 
-def _phase_of_success(lost: ReplicaState | None, cancelled: str | None) -> tuple[JobPhase, str | None, str | None]:
+def _phase_of_success(lost: ReplicaState | None, cancelled: str | None) -> _Phase:
     """Of a job that its controller takes for complete. The replica that it has lost says why it has failed."""
     if lost is None:
         return JobPhase.SUCCEEDED, None, None
@@ -191,10 +182,10 @@ def _why_cancelled(main: Manifest) -> str | None:
     return reason
 
 
-def _is_queued(main: Manifest, controller: ControllerStatus) -> bool:
-    if controller.phase is JobPhase.SUSPENDED:
-        return queued_by_kueue(main)
-    return controller.phase is None and controller.reason == _QUEUED
+def _is_queued(job: Reading) -> bool:
+    if job.controller.phase is JobPhase.SUSPENDED:
+        return queued_by_kueue(job.main)
+    return job.controller.phase is None and job.controller.reason == _QUEUED
 
 
 def _may_run(replica: ReplicaState) -> bool:
@@ -202,31 +193,27 @@ def _may_run(replica: ReplicaState) -> bool:
     return replica.pod is not None and replica.stage != "ended"
 
 
-def _held_up(
-    kind: Kind, main: Manifest, controller: ControllerStatus, replicas: Sequence[ReplicaState]
-) -> tuple[JobPhase, str | None, str | None] | None:
+def _held_up(job: Reading) -> _Phase | None:
     """The end of a job whose deletion waits for a finalizer, and which its controller does not reconcile any more.
 
     :return: None where its leader may run, and for any other job.
     """
-    finalizers = held_by(main) if kind.leaves_deleted else ()
-    is_known = (controller.phase and controller.phase.ended) or _why_cancelled(main) is not None
-    if not finalizers or is_known or any(map(_may_run, replicas[:1])):
+    finalizers = held_by(job.main) if job.kind.leaves_deleted else ()
+    is_known = (job.controller.phase and job.controller.phase.ended) or _why_cancelled(job.main) is not None
+    if not finalizers or is_known or any(map(_may_run, job.replicas[:1])):
         return None
     # Workers may run on: no controller ends those of a launcher that is complete.
-    is_complete = any(each.stage == "ended" and not is_cut_short(each) for each in replicas[:1])
-    if is_complete and not any(each.status.failed for each in replicas):
+    is_complete = any(each.stage == "ended" and not is_cut_short(each) for each in job.replicas[:1])
+    if is_complete and not any(each.status.failed for each in job.replicas):
         return JobPhase.SUCCEEDED, None, None
-    what = f"{kind.resource.kind} {main['metadata']['name']}"
+    what = f"{job.kind.resource.kind} {job.main['metadata']['name']}"
     return JobPhase.FAILED, DELETED, f"{what} is being deleted, and is held by its finalizers: {', '.join(finalizers)}"
 
 
-def _phase_in_queue(
-    controller: ControllerStatus, children: Sequence[Manifest], events: Sequence[Manifest]
-) -> tuple[JobPhase, str | None, str | None]:
-    deactivated = is_deactivated(children)
+def _phase_in_queue(job: Reading) -> _Phase:
+    deactivated = is_deactivated(job.children)
     held = (JobPhase.SUSPENDED, _DEACTIVATED) if deactivated else (JobPhase.QUEUED, SUSPENDED_BY_KUEUE)
-    return *held, queue_message(children, events) or controller.message
+    return *held, queue_message(job.children, job.events) or job.controller.message
 
 
 def _is_there(replica: ReplicaState) -> bool:
@@ -234,16 +221,14 @@ def _is_there(replica: ReplicaState) -> bool:
     return replica.stage == "running" or (replica.stage == "waiting" and has_node(replica))
 
 
-def _phase_of_pods(
-    controller: ControllerStatus, replicas: Sequence[ReplicaState], warned: Warned | None
-) -> tuple[JobPhase, str | None, str | None]:
-    waiting = waiting_of(replicas)
+def _phase_of_pods(job: Reading, warned: Warned | None) -> _Phase:
+    waiting = waiting_of(job.replicas)
     if not waiting:
-        return _phase_without_waiting(controller, replicas)
+        return _phase_without_waiting(job)
     hindered = list(filter(is_hindered, waiting))
     why = why_waiting(hindered, warned)
     again = list(filter(has_run, waiting))
-    if again or controller.restarts:
+    if again or job.controller.restarts:
         return JobPhase.RESTARTING, *(why or why_again(again or waiting))
     if hindered:
         phase = JobPhase.STARTING if all(map(has_node, hindered)) else JobPhase.QUEUED
@@ -251,19 +236,19 @@ def _phase_of_pods(
         # A pod that the scheduler has not seen yet, between others that have a node, does not make the job wait for
         # room.
         without_node = [replica for replica in waiting if not has_node(replica)]
-        phase = JobPhase.QUEUED if len(without_node) == len(replicas) else JobPhase.STARTING
+        phase = JobPhase.QUEUED if len(without_node) == len(job.replicas) else JobPhase.STARTING
     return phase, *(why or (None, None))
 
 
-def _phase_without_waiting(
-    controller: ControllerStatus, replicas: Sequence[ReplicaState]
-) -> tuple[JobPhase, str | None, str | None]:
+def _phase_without_waiting(job: Reading) -> _Phase:
     """Of a job whose replicas run, or have ended."""
-    failed = [each for each in replicas if each.status.failed and (each.status.reason or "").startswith(INIT)]
-    if not failed or any(replica.started_at for replica in replicas):
+    failed = [each for each in job.replicas if each.status.failed and (each.status.reason or "").startswith(INIT)]
+    if not failed or any(replica.started_at for replica in job.replicas):
         return JobPhase.RUNNING, None, None
     # None has come to run its training, and the controller has not decided yet what follows.
-    has_failed_before = controller.restarts or any(replica.last_end or replica.status.restarts for replica in failed)
+    has_failed_before = job.controller.restarts or any(
+        replica.last_end or replica.status.restarts for replica in failed
+    )
     return JobPhase.RESTARTING if has_failed_before else JobPhase.STARTING, *why_again(failed)
 
 
@@ -273,8 +258,9 @@ def _never_ran(replica: ReplicaState) -> bool:
     return (last.reason or "").startswith(INIT)
 
 
-def _started_at(controller: ControllerStatus, replicas: Sequence[ReplicaState]) -> datetime | None:
+def _started_at(job: Reading) -> datetime | None:
     """When the first replica began to run. What earlier attempts are known by is the main object only."""
+    controller, replicas = job.controller, job.replicas
     starts = [replica.started_at for replica in replicas if replica.started_at]
     if not starts and any(_never_ran(replica) for replica in replicas):
         return None
@@ -283,20 +269,15 @@ def _started_at(controller: ControllerStatus, replicas: Sequence[ReplicaState]) 
     return min(starts, default=None)
 
 
-def _closed(
-    status: JobStatus,
-    main: Manifest,
-    controller: ControllerStatus,
-    replicas: Sequence[ReplicaState],
-    lost: ReplicaState | None,
-) -> JobStatus:
+def _closed(status: JobStatus, job: Reading, lost: ReplicaState | None) -> JobStatus:
     """The last status of a job: which replica failed first, and how all of them ended."""
+    main, replicas = job.main, job.replicas
     codes = labels.exit_codes_of(main)
     failed = status.phase is JobPhase.FAILED and status.reason != DEADLINE
     culprit, rows = settle(replicas, failed=failed, codes=codes, lost=lost, elastic=labels.is_elastic(main))
     ends = [row.finished_at for row in rows if row.finished_at]
     deleted_at = main["metadata"].get("deletionTimestamp")
-    finished_at = controller.finished_at or max(ends, default=parse_time(deleted_at) if deleted_at else None)
+    finished_at = job.controller.finished_at or max(ends, default=parse_time(deleted_at) if deleted_at else None)
     update: dict[str, object] = {"replicas": rows, "finished_at": finished_at}
     if culprit:
         words = None if is_result(culprit) else last_words(culprit.message)

@@ -26,6 +26,7 @@ from airflow_trainer_provider.kinds.status.events import (
     without_workloads,
 )
 from airflow_trainer_provider.kinds.status.pod_end import how_it_ended, parse_time
+from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 
 #: The reason of a job that waits in a queue of Kueue.
@@ -60,32 +61,22 @@ def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tupl
     return hindrance
 
 
-def warned_of(
-    main: Manifest,
-    replicas: Sequence[ReplicaState],
-    pods: Sequence[Manifest],
-    children: Sequence[Manifest],
-    events: Sequence[Manifest],
-) -> Warned | None:
+def warned_of(job: Reading) -> Warned | None:
     """Why a controller has not created the pods that replicas wait for, where it says so.
 
-    :param main: the main object.
-    :param replicas: of the job.
-    :param pods: all of the job's, those of its initializers too.
-    :param children: the objects by which its controller creates them, and the job's Kueue Workload.
-    :param events: of its objects, newest last.
+    :param job: as it was read.
     """
-    without_pod = [replica for replica in waiting_of(replicas) if replica.pod is None]
+    without_pod = [replica for replica in waiting_of(job.replicas) if replica.pod is None]
     if not without_pod:
         return None
     ends = [each.newest.status.finished_at or each.newest.created_at for each in without_pod if each.newest]
-    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in pods]
+    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in job.pods]
     # What was said before a replica has lost its pod, or another pod was made, may hold no more; else it is renewed.
     since = max([*ends, *made], default=None)
     # The same holds of what was said before the job was resumed.
-    earliest = max(filter(None, (since, _released_at(main, children))), default=None)
-    warned = last_warning(events, earliest, {each["metadata"]["name"] for each in pods if _is_alive(each)})
-    return warned and replace(warned, still_missing=_is_missing(warned, since, without_workloads(children)))
+    earliest = max(filter(None, (since, _released_at(job))), default=None)
+    warned = last_warning(job.events, earliest, {each["metadata"]["name"] for each in job.pods if _is_alive(each)})
+    return warned and replace(warned, still_missing=_is_missing(warned, since, without_workloads(job.children)))
 
 
 def _is_missing(warned: Warned, since: datetime | None, parts: Sequence[Manifest]) -> bool:
@@ -148,41 +139,42 @@ def why_again(again: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
     return end.reason, f"{end.name} {how_it_ended(end)}" if known else end.name
 
 
-def waiting_since_of(
-    main: Manifest, phase: JobPhase, reason: str | None, replicas: Sequence[ReplicaState], children: Sequence[Manifest]
-) -> datetime | None:
-    """Since when replicas could have started and have not."""
+def waiting_since_of(job: Reading, phase: JobPhase, reason: str | None) -> datetime | None:
+    """Since when replicas could have started and have not.
+
+    :param job: as it was read.
+    :param phase: of the job.
+    :param reason: of the phase.
+    """
     is_held = phase is JobPhase.SUSPENDED or reason == SUSPENDED_BY_KUEUE
     # Who has failed before its training has run could have started, too.
-    waiting = [replica for replica in replicas if replica.stage == "waiting" or _has_failed_unrun(replica)]
-    return _since(main, waiting, replicas, children) if waiting and not phase.ended and not is_held else None
+    waiting = [replica for replica in job.replicas if replica.stage == "waiting" or _has_failed_unrun(replica)]
+    return _since(job, waiting) if waiting and not phase.ended and not is_held else None
 
 
-def _since(
-    main: Manifest, waiting: Sequence[ReplicaState], replicas: Sequence[ReplicaState], children: Sequence[Manifest]
-) -> datetime | None:
+def _since(job: Reading, waiting: Sequence[ReplicaState]) -> datetime | None:
     made = [replica.tried_since or replica.pod.created_at for replica in waiting if replica.pod]
     if len(made) == len(waiting):
         return min(made)
     # Without a pod, a replica waits since the controller made the others, or could have.
-    others = [replica.pod.created_at for replica in replicas if replica.pod]
-    return min([*made, max(others)]) if others else _could_start_at(main, children)
+    others = [replica.pod.created_at for replica in job.replicas if replica.pod]
+    return min([*made, max(others)]) if others else _could_start_at(job)
 
 
 def _has_failed_unrun(replica: ReplicaState) -> bool:
     return replica.status.failed and (replica.status.reason or "").startswith(INIT)
 
 
-def _could_start_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
-    released_at = _released_at(main, children)
-    return released_at if released_at or queued_by_kueue(main) else parse_time(main["metadata"]["creationTimestamp"])
+def _could_start_at(job: Reading) -> datetime | None:
+    released_at, created_at = _released_at(job), parse_time(job.main["metadata"]["creationTimestamp"])
+    return released_at if released_at or queued_by_kueue(job.main) else created_at
 
 
-def _released_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
+def _released_at(job: Reading) -> datetime | None:
     """When a queue let the job go, or when it was resumed; None where neither is known."""
-    if queued_by_kueue(main):
-        return let_go_at(children)
-    return resumed_at(main, children)
+    if queued_by_kueue(job.main):
+        return let_go_at(job.children)
+    return resumed_at(job.main, job.children)
 
 
 def resumed_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:

@@ -15,6 +15,7 @@ from airflow_trainer_provider.kinds.registry import KINDS
 from airflow_trainer_provider.kinds.status.disrupted import cut_short, lost_for_good, to_write, with_written
 from airflow_trainer_provider.kinds.status.failure import settle
 from airflow_trainer_provider.kinds.status.pod_status import PodState
+from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas
 
 _AT = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
@@ -43,13 +44,17 @@ def main(text=None, *, ours=True, **annotations):
     return {"metadata": {"name": "job", "uid": "u", "annotations": groups | annotations | written}}
 
 
-def read(written, replicas, controller=_SUCCEEDED, kind=KINDS["native"]):
-    return with_written(kind, written, controller, replicas)
+def job(main, replicas, controller=_SUCCEEDED, kind=KINDS["native"]):
+    return Reading(kind, main, controller, replicas)
+
+
+def read(*values):
+    return with_written(job(*values)).replicas
 
 
 def patched(before, replicas, controller=_SUCCEEDED):
     """The main object after the patch; None where there is none."""
-    patch = to_write(before, controller, replicas, None)
+    patch = to_write(job(before, replicas, controller), None)
     return patch and main(patch["metadata"]["annotations"][labels.DISRUPTED])
 
 
@@ -60,7 +65,7 @@ def test_what_is_written_stands_for_a_pod_that_is_gone():
 
     assert (first.status.name, first.status.exit_code, first.status.reason) == ("worker-0", 0, "Stopped")
     assert (first.stage, first.disrupted_at, second) == ("ended", _AT, blank(1))
-    assert cut_short(written, _SUCCEEDED, [first, second]) is first
+    assert cut_short(job(written, [first, second])) is first
     assert settle([first, second], failed=True)[0].reason == "Deleted"
 
 
@@ -71,19 +76,19 @@ def test_what_is_written_stands_for_a_pod_whose_deletion_was_covered_up():
     (found,) = read(written, [covered_up])
 
     assert found.disrupted_at == _AT
-    assert to_write(written, _SUCCEEDED, [covered_up], None) is None
+    assert to_write(job(written, [covered_up]), None) is None
 
 
 def test_it_is_written_once():
     written = patched(main(), [replica()])
 
-    assert to_write(written, _SUCCEEDED, [replica()], None) is None
-    assert to_write(written, _SUCCEEDED, [blank()], None) is None
+    assert to_write(job(written, [replica()]), None) is None
+    assert to_write(job(written, [blank()]), None) is None
 
 
 @pytest.mark.parametrize("end", [replica(code=1), replica(disrupted=False)])
 def test_what_the_controller_knows_is_not_written(end):
-    assert to_write(main(), _SUCCEEDED, [end], None) is None
+    assert to_write(job(main(), [end]), None) is None
 
 
 def test_what_was_started_again_is_written_no_longer():
@@ -91,7 +96,7 @@ def test_what_was_started_again_is_written_no_longer():
     again = replica(disrupted=False, end=_AT + timedelta(seconds=9))
 
     assert read(written, [again]) == [again]
-    patch = to_write(written, _SUCCEEDED, [again], None)
+    patch = to_write(job(written, [again]), None)
     assert patch == {"metadata": {"uid": "u", "annotations": {labels.DISRUPTED: None}}}
 
 
@@ -190,13 +195,13 @@ def test_a_replica_that_is_complete_for_its_controller_is_lost_for_good(lost, co
 
     assert found(main(), controller, [lost, *others]) is (lost if is_lost else None)
     # A process that has not seen the pod knows it as well.
-    patch = to_write(main(), controller, [lost, *others], None)
+    patch = to_write(job(main(), [lost, *others], controller), None)
     written = main(patch["metadata"]["annotations"][labels.DISRUPTED]) if patch else main()
     assert (found(written, controller, [blank(), *others]) is not None) is is_lost
 
 
 def found(main, controller, replicas, resumed_at=None):
-    return lost_for_good(KINDS["native"], main, controller, replicas, resumed_at)
+    return lost_for_good(job(main, replicas, controller), resumed_at)
 
 
 @pytest.mark.parametrize(
@@ -240,15 +245,15 @@ def test_that_a_replica_is_complete_is_written_as_soon_as_it_is_known():
     later = patched(at_first, [replica()], _KEPT)
 
     assert found(later, _KEPT, [blank()]) is not None
-    assert to_write(later, _KEPT, [replica(succeeded=False)], None) is None
+    assert to_write(job(later, [replica(succeeded=False)], _KEPT), None) is None
 
 
 def test_a_pod_that_was_gone_before_its_end_was_seen_was_cut_short_and_does_not_unsay_what_is_written():
     unseen = replica(code=None)
 
-    assert cut_short(main(), _SUCCEEDED, [unseen]) is unseen
+    assert cut_short(job(main(), [unseen])) is unseen
     written = patched(main(), [replica()])
-    assert to_write(written, _SUCCEEDED, [replica(code=None, end=_AT + timedelta(seconds=30))], None) is None
+    assert to_write(job(written, [replica(code=None, end=_AT + timedelta(seconds=30))]), None) is None
 
 
 def test_a_replica_that_went_on_to_the_leaders_end_has_done_its_work():
@@ -256,23 +261,23 @@ def test_a_replica_that_went_on_to_the_leaders_end_has_done_its_work():
     later = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT + timedelta(seconds=20))
     leader = replica(0, disrupted=False, end=_AT + timedelta(seconds=19))
 
-    assert cut_short(main(), later, [leader, replica(1, end=_AT + timedelta(seconds=14))]) is None
+    assert cut_short(job(main(), [leader, replica(1, end=_AT + timedelta(seconds=14))], later)) is None
     lost = replica(1, end=_AT + timedelta(seconds=13))
-    assert cut_short(main(), later, [leader, lost]) is lost
+    assert cut_short(job(main(), [leader, lost], later)) is lost
 
 
 @pytest.mark.parametrize(("seconds", "is_lost"), [(5, False), (6, True)])
 def test_a_replica_that_goes_as_its_job_ends_is_cleaned_up(seconds, is_lost):
     ended = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT + timedelta(seconds=seconds))
 
-    assert (cut_short(main(), ended, [blank(), replica(1)]) is not None) == is_lost
+    assert (cut_short(job(main(), [blank(), replica(1)], ended)) is not None) == is_lost
 
 
 @pytest.mark.parametrize(("ours", "at", "is_lost"), [(False, 0, False), (True, 0, True), (True, 1, False)])
 def test_a_leader_that_is_cleaned_up_after_its_jobs_end_is_not_lost(ours, at, is_lost):
     controller = ControllerStatus(JobPhase.SUCCEEDED, finished_at=_AT - timedelta(seconds=at))
 
-    found = cut_short(main(ours=ours), controller, [replica()])
+    found = cut_short(job(main(ours=ours), [replica()], controller))
 
     assert (found is not None) == is_lost
 
@@ -280,18 +285,18 @@ def test_a_leader_that_is_cleaned_up_after_its_jobs_end_is_not_lost(ours, at, is
 def test_of_a_job_that_was_suspended_and_is_complete_a_pod_that_is_gone_had_not_completed():
     suspended = {labels.CANCELLED: "the task was killed", labels.ON_KILL: "suspend"}
 
-    assert cut_short(main(**suspended), _SUCCEEDED, [blank()]) == blank()
-    assert cut_short(main(**suspended), _SUCCEEDED, [replica(disrupted=False)]) is None
-    assert cut_short(main(**{labels.CANCELLED: "x"}), _SUCCEEDED, [blank()]) is None
+    assert cut_short(job(main(**suspended), [blank()])) == blank()
+    assert cut_short(job(main(**suspended), [replica(disrupted=False)])) is None
+    assert cut_short(job(main(**{labels.CANCELLED: "x"}), [blank()])) is None
 
 
 def test_of_a_job_that_has_failed_who_failed_first_is_written():
     failed = ControllerStatus(JobPhase.FAILED, finished_at=_AT)
 
-    patch = to_write(main(), failed, [replica(0), replica(1)], "worker-1")
+    patch = to_write(job(main(), [replica(0), replica(1)], failed), "worker-1")
 
     assert list(json.loads(patch["metadata"]["annotations"][labels.DISRUPTED])) == ["worker-1"]
-    assert to_write(main(), failed, [replica(0), replica(1)], None) is None
+    assert to_write(job(main(), [replica(0), replica(1)], failed), None) is None
 
 
 def test_what_a_job_can_do_without_is_not_written():

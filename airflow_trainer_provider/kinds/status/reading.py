@@ -1,0 +1,34 @@
+"""What was read of a job at one time, from which its status follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
+from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.status.replicas import ReplicaState
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A job as the cluster shows it.
+
+    :param kind: of the main object.
+    :param main: the main object, or its last version.
+    :param controller: what its controller says.
+    :param replicas: as the pods have them, in the order of their ranks.
+    :param pods: all of the job's, those of its initializers too.
+    :param children: the objects that the kind reads beside the main one, and the job's Kueue Workload.
+    :param events: of the main object and its children, newest last.
+    :param deleted: whether the main object is gone.
+    """
+
+    kind: Kind
+    main: Manifest
+    controller: ControllerStatus
+    replicas: Sequence[ReplicaState]
+    pods: Sequence[Manifest] = ()
+    children: Sequence[Manifest] = ()
+    events: Sequence[Manifest] = ()
+    deleted: bool = False
