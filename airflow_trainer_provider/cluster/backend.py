@@ -348,8 +348,7 @@ class ClusterBackend:
     async def _bound_restarts(self, snapshot: Snapshot) -> None:
         """Have a controller fail a job whose restarts are used up, where it would begin one more first."""
         job = snapshot.job
-        bound = job.kind.without_restart
-        patch = bound(job.main, snapshot.pods) if bound and is_rendered(job.main) else None
+        patch = job.kind.controller.without_restart(job.main, snapshot.pods) if is_rendered(job.main) else None
         if patch:
             # Without the patch the controller ends that restart by itself, a little later.
             await self._refused_patch(job, patch)

@@ -72,7 +72,7 @@ async def _leftovers(
     """What was created before a main object that does not exist. What comes after it has an owner from the start."""
     before = min(wanted.before, datetime.now(timezone.utc) - _SUBMIT)
     for kind in kinds:
-        for resource in kind.before:
+        for resource in kind.creation.before:
             for part in (await cluster.client.list(resource, namespace, label_selector=selector)).items:
                 job = part["metadata"]["labels"].get(labels.JOB)
                 if not (job and _is_part(part, wanted.deployment) and _created_at(part) < before):

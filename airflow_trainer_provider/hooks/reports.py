@@ -10,7 +10,7 @@ from airflow_trainer_provider.hooks.masking import masked
 from airflow_trainer_provider.hooks.supervisor.api_server import check_api_server
 from airflow_trainer_provider.hooks.supervisor.ask import ask
 from airflow_trainer_provider.hooks.supervisor.queue import RequestQueue, Turn
-from airflow_trainer_provider.hooks.task import place_of
+from airflow_trainer_provider.hooks.task import task_instance_of
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.progress.reporter import Reporter, Values
@@ -54,7 +54,7 @@ class Reports:
         from airflow.sdk.bases.xcom import BaseXCom
 
         check_api_server()
-        found = {key: BaseXCom.get_one(key=key, **place_of(self.identity)) for key in keys}
+        found = {key: BaseXCom.get_one(key=key, **task_instance_of(self.identity)) for key in keys}
         return {key: value for key, value in found.items() if isinstance(value, dict)}
 
     def _set(self, values: Values) -> None:
@@ -64,4 +64,4 @@ class Reports:
         # for the view has only Airflow's database. They are of bounded size.
         check_api_server()
         for key, value in values.items():
-            BaseXCom.set(key=key, value=storable(masked(value)), **place_of(self.identity))
+            BaseXCom.set(key=key, value=storable(masked(value)), **task_instance_of(self.identity))

@@ -43,7 +43,7 @@ class TaskInstanceLike(Protocol):
     def try_number(self) -> int: ...  # noqa: D102
 
 
-def place_of(identity: Identity) -> dict[str, Any]:
+def task_instance_of(identity: Identity) -> dict[str, Any]:
     """What names a task instance to Airflow's XCom.
 
     :param identity: of a try of the task.
@@ -133,7 +133,7 @@ async def has_succeeded(identity: Identity) -> bool:
 async def _handle_of(identity: Identity) -> Mapping[str, Any] | None:
     from airflow.sdk.bases.xcom import BaseXCom
 
-    found = await ask(BaseXCom.get_one, key="job", **place_of(identity))
+    found = await ask(BaseXCom.get_one, key="job", **task_instance_of(identity))
     return found if isinstance(found, dict) else None
 
 

@@ -464,7 +464,7 @@ async def _is_of(backend: Backend, handle: JobHandle, identity: Identity) -> boo
         recorded = await backend.task_of(handle)
     except JobLost:
         return False
-    return recorded is not None and recorded.place == identity.place
+    return recorded is not None and recorded.task_instance == identity.task_instance
 
 
 def _backend_name(handle: JobHandle) -> str:

@@ -44,7 +44,7 @@ class Identity(BaseModel):
     run_started_at: datetime | None = None
 
     @property
-    def place(self) -> tuple[str, str, str, int]:
+    def task_instance(self) -> tuple[str, str, str, int]:
         """The task instance, whatever the deployment and the try: DAG, run, task and map index."""
         return self.dag_id, self.run_id, self.task_id, self.map_index
 
@@ -63,7 +63,7 @@ class Identity(BaseModel):
 
         :param other: read from a job that has one of :attr:`keys`, which are short enough to collide.
         """
-        return self.place == other.place and other.deployment in (None, self.deployment or "")
+        return self.task_instance == other.task_instance and other.deployment in (None, self.deployment or "")
 
     def was_cleared_since(self, earlier: Identity) -> bool:
         """Whether the task was cleared after an earlier try had begun: what that try left is not wanted any more.
@@ -104,7 +104,7 @@ class Identity(BaseModel):
         return own is not None and others is not None and own > others
 
     def _key(self, deployment: str | None) -> str:
-        parts = (*map(str, self.place), *([deployment] if deployment else []))
+        parts = (*map(str, self.task_instance), *([deployment] if deployment else []))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:KEY_LENGTH]
 
     def folder_name(self, scope: str) -> str:

@@ -18,7 +18,7 @@ def check_kept(backend: str, kind: Kind, job: Plan) -> None:
     :raises UnsupportedField: naming the field and the way out.
     """
     ttl = job.spec.run_policy.ttl_seconds_after_finished
-    if ttl is not None and not (kind.ttl or kind.expires):
+    if ttl is not None and not (kind.retention.patch or kind.retention.by_owner):
         allowed = f"no value: nothing in the cluster can delete a {kind.resource.kind} after a while"
         fix = "Drop it, and let a CleanUpTrainJobsOperator delete the jobs of an age; or set on_finish_action='delete'."
         raise UnsupportedField(backend, Problem("run_policy.ttl_seconds_after_finished", ttl, allowed, fix))

@@ -64,13 +64,65 @@ class RuntimeGroups:
 
 
 @dataclass(frozen=True)
+class Suspension:
+    """How a job is stopped without being deleted.
+
+    :param patch: whether -> the merge patch that stops the job, or lets it go on.
+    :param of_children: whether that patch is for each of the children, not for the main object.
+    """
+
+    patch: Callable[[bool], Manifest]
+    of_children: bool = False
+
+
+@dataclass(frozen=True)
+class Controller:
+    """What the controller of a kind does by itself. The default is what most do.
+
+    :param remakes_children: whether it creates a child again that was deleted. Where nothing does, ``Kind.read`` is
+        given the last versions of those that are gone too, as ``deletion`` marks them.
+    :param replaces_pods: whether it makes a pod again that was deleted, also where its training had ended.
+    :param leaves_deleted: whether it looks no more at an object whose deletion was asked for.
+    :param without_restart: (main object, its pods) -> the merge patch that makes it fail the job before it starts a
+        replica more often than ``backoff_limit`` allows; None where it need not.
+    :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, though the
+        controller neither counts nor cures it; None where there is none.
+    :param deadline_at: main object -> when its time is up, where the controller does not end it then in any case; None
+        for one that does.
+    """
+
+    remakes_children: bool = True
+    replaces_pods: bool = False
+    leaves_deleted: bool = False
+    without_restart: Callable[[Manifest, Sequence[Manifest]], Manifest | None] = lambda main, pods: None
+    blocked_by: Callable[[Manifest, Sequence[Manifest]], ReplicaRef | None] = lambda main, pods: None
+    deadline_at: Callable[[Manifest], datetime | None] = lambda main: None
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How the cluster deletes an ended job after some time.
+
+    :param patch: seconds -> the merge patch by which the cluster deletes the job after so long, or with None never;
+        None where the kind has no such field.
+    :param by_owner: whether a job of a kind without such a field may go with an owner whose time is over. Kubernetes
+        then deletes its parts before its main object.
+    """
+
+    patch: Callable[[int | None], Manifest] | None = None
+    by_owner: bool = True
+
+
+@dataclass(frozen=True)
 class Creation:
     """What it takes to create a main object, whether a renderer or the user wrote it.
 
+    :param before: resources of the objects that a submit creates before the main one, which then owns them.
     :param reads_schema: whether its contents depend on ``Facts.schema``.
     :param unseen: what an admission webhook says when it has not seen yet what was created before the main object.
     """
 
+    before: tuple[Resource, ...] = ()
     reads_schema: bool = False
     unseen: str | None = None
 
@@ -91,24 +143,10 @@ class Kind:
     :param container: (main object, group) -> the name of the training's container in the group's pods; None where no
         name is its own.
     :param pod_label: the label by which pods of the job are found; its value is the job's name.
-    :param suspend: whether -> the merge patch that stops the job, or lets it go on.
-    :param suspend_children: whether that patch is for each of the children, not for the main object.
+    :param suspension: how a job is stopped without being deleted.
     :param children: resources of the objects that ``read`` is given beside the main one; they carry our labels.
-    :param remakes_children: whether its controller creates a child again that was deleted. Where nothing does, ``read``
-        is given the last versions of those that are gone too, as ``deletion`` marks them.
-    :param before: resources of the objects that a submit creates before the main one, which then owns them.
-    :param ttl: seconds -> the merge patch by which the cluster deletes the ended job after so long, or with None never;
-        None where it cannot.
-    :param expires: whether a job of a kind without such a patch may go with an owner whose time is over. Kubernetes
-        then deletes its parts before its main object.
-    :param replaces_pods: whether its controller makes a pod again that was deleted, also where its training had ended.
-    :param leaves_deleted: whether its controller looks no more at an object whose deletion was asked for.
-    :param without_restart: (main object, its pods) -> the merge patch that makes the controller fail the job before it
-        starts a replica more often than ``backoff_limit`` allows; None where it need not.
-    :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, though the
-        controller neither counts nor cures it; None where there is none.
-    :param deadline_at: main object -> when its time is up, where its controller does not end it then in any case; None
-        for a kind whose controller does.
+    :param controller: what its controller does by itself.
+    :param retention: how an ended job is deleted after some time.
     :param progress: main object -> what the training reports; None where the kind has no field for it.
     :param runtime_groups: replaces ``groups`` for jobs that were not rendered here; None where no runtime decides.
     :param creation: what it takes to create a main object.
@@ -125,18 +163,10 @@ class Kind:
     replica_ref: Callable[[Manifest, Manifest], ReplicaRef | None]
     container: Callable[[Manifest, str], str | None]
     pod_label: str
-    suspend: Callable[[bool], Manifest]
-    suspend_children: bool = False
+    suspension: Suspension
     children: tuple[Resource, ...] = ()
-    remakes_children: bool = True
-    before: tuple[Resource, ...] = ()
-    ttl: Callable[[int | None], Manifest] | None = None
-    expires: bool = True
-    replaces_pods: bool = False
-    leaves_deleted: bool = False
-    without_restart: Callable[[Manifest, Sequence[Manifest]], Manifest | None] | None = None
-    blocked_by: Callable[[Manifest, Sequence[Manifest]], ReplicaRef | None] | None = None
-    deadline_at: Callable[[Manifest], datetime | None] | None = None
+    controller: Controller = Controller()
+    retention: Retention = Retention()
     progress: Callable[[Manifest], Progress | None] | None = None
     runtime_groups: RuntimeGroups | None = None
     creation: Creation = Creation()

@@ -112,19 +112,19 @@ class Endings:
         return []
 
     async def _end(self, ending: Ending) -> None:
-        place = ending.place
-        if self._waiting_for[place] >= _MOST_WAITING:
+        cluster = ending.cluster
+        if self._waiting_for[cluster] >= _MOST_WAITING:
             log.error("Too many tasks of one cluster are over at once: the jobs of %s are not ended", ending)
             return
-        self._waiting_for[place] += 1
+        self._waiting_for[cluster] += 1
         try:
-            await with_timeout(_until_ended(ending, self._slots[place]), _MOST_SECONDS)
+            await with_timeout(_until_ended(ending, self._slots[cluster]), _MOST_SECONDS)
         except asyncio.TimeoutError:
             log.error("The jobs of %s were not ended within %.0f s", ending, _MOST_SECONDS)
         except Exception as error:
             log.error("The jobs of %s could not be ended: %s", ending, error)
         finally:
-            self._waiting_for[place] -= 1
+            self._waiting_for[cluster] -= 1
 
 
 async def _until_ended(ending: Ending, slots: asyncio.Semaphore) -> None:

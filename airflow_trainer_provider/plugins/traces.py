@@ -51,7 +51,7 @@ class Ending:
         return f"task {task.task_id} (map index {task.map_index}) in run {task.run_id} of DAG {task.dag_id}"
 
     @property
-    def place(self) -> str:
+    def cluster(self) -> str:
         """What distinguishes the clusters where jobs are ended: the connection's id."""
         if self.handle:
             return self.handle.location.rpartition("/")[2]
@@ -192,8 +192,12 @@ class _Traces:
         :param spare_released: see :class:`Ending`.
         :param of_run: see :class:`Ending`.
         """
-        place = (task.task_id, task.map_index)
-        fields, handle, noted = self._fields.get(place), _handle(self._handles.get(place)), self._noted.get(place)
+        instance = (task.task_id, task.map_index)
+        fields, handle, noted = (
+            self._fields.get(instance),
+            _handle(self._handles.get(instance)),
+            self._noted.get(instance),
+        )
         # Any task may write such values: they count only where our operator has written them.
         if fields is None and (not (handle or noted) or task.task_id not in self._declared_tasks()):
             return None

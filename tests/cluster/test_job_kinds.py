@@ -90,7 +90,7 @@ class Run:
         return {ref.name: pod for ref, pod in refs if ref}
 
     def suspend(self, suspended: bool) -> None:
-        patch = json.dumps(self.kind.suspend(suspended))
+        patch = json.dumps(self.kind.suspension.patch(suspended))
         where = f"--namespace={self.namespace}"
         self.cluster.kubectl("patch", self.resource, "train", where, "--type=merge", "-p", patch)
 

@@ -27,7 +27,7 @@ async def test_the_next_try_adopts_a_running_job(contract):
     status = await contract.end(again.handle)
 
     assert (again.handle.name, again.handle.uid, again.handle.owner) == (first.name, first.uid, 2)
-    assert (await contract.backend.task_of(again.handle)).place == contract.identity().place
+    assert (await contract.backend.task_of(again.handle)).task_instance == contract.identity().task_instance
     assert "try 1 started it" in again.adopted
     assert status.phase is JobPhase.SUCCEEDED
     assert sorted(contract.noted("trained")) == ["worker-0", "worker-1"]

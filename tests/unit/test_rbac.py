@@ -48,7 +48,7 @@ def test_a_role_lets_its_part_of_airflow_handle_every_kind(role, kind):
     [pytest.param(kind, child, id=f"{name}-{child.plural}") for name, kind in KINDS.items() for child in kind.children],
 )
 def test_a_role_lets_its_part_of_airflow_see_what_a_kinds_objects_own(role, kind, child):
-    needed = NEEDED[role] & {"list", "watch"} | ({"patch"} if kind.suspend_children else set())
+    needed = NEEDED[role] & {"list", "watch"} | ({"patch"} if kind.suspension.of_children else set())
 
     assert _verbs(role, child.plural, child.api_version.rpartition("/")[0]) >= needed
 

@@ -114,7 +114,7 @@ async def finish(cluster: Cluster, job: JobObject, *, succeeded: bool) -> None:
 
     :param succeeded: how it ended.
     """
-    if job.kind.suspend_children and not succeeded:
+    if job.kind.suspension.of_children and not succeeded:
         # One of its parts has failed, and the others may still run.
         await suspend(cluster, job)
     action = job.annotation(labels.ON_FINISH) or "keep"
@@ -125,10 +125,10 @@ async def finish(cluster: Cluster, job: JobObject, *, succeeded: bool) -> None:
     if job.annotation(labels.CLEAN_PODS) == "All":
         await _delete_pods(cluster, job)
     ttl = job.annotation(labels.TTL)
-    if ttl is not None and job.kind.ttl:
-        patch = {"metadata": {"uid": job.uid}, **job.kind.ttl(int(ttl))}
+    if ttl is not None and job.kind.retention.patch:
+        patch = {"metadata": {"uid": job.uid}, **job.kind.retention.patch(int(ttl))}
         await cluster.client.patch(job.resource, job.namespace, job.name, patch)
-    elif ttl is not None and job.kind.expires:
+    elif ttl is not None and job.kind.retention.by_owner:
         await _expire(cluster, job, int(ttl))
 
 

@@ -59,7 +59,7 @@ async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -
     if lost_part and not watcher.is_gone:
         # Whoever looks later, as the next try does, sees parts that are suspended, and could wait for them.
         marked = await _with_lost_part(cluster, snapshot.job, lost_part)
-    if snapshot.job.kind.suspend_children and not watcher.is_gone:
+    if snapshot.job.kind.suspension.of_children and not watcher.is_gone:
         await suspend(cluster, snapshot.job)
     await _until_survivors_ended(watcher, _SURVIVE_SECONDS + longest_grace(snapshot.pods))
     last = watcher.snapshot()

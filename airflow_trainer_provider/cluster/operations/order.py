@@ -137,17 +137,17 @@ def manifest_order(job: ManifestPlan, namespace: str, identity: Identity) -> Ord
     :param identity: the task, and its try.
     """
     kind, manifest = KINDS[job.kind], dict(job.spec.manifest)
-    rules, runtime_groups = kind.manifests, kind.runtime_groups
+    rules, runtime_groups, retention = kind.manifests, kind.runtime_groups, kind.retention.patch
     assert rules is not None, "the kind of a user's own manifest has rules for it"
     # A job that deletes itself could be gone before its outcome is read: its time begins when that is safe.
-    ttl = value_at(manifest, kind.ttl(0)) if kind.ttl else None
+    ttl = value_at(manifest, retention(0)) if retention else None
     kept = {labels.TTL: str(ttl)} if isinstance(ttl, int) else {}
 
     def render(name: str, facts: Facts) -> Rendered:
         main = rules.as_new(copy.deepcopy(manifest))
         main.pop("status", None)
-        if kind.ttl and kept:
-            main = merged(main, kind.ttl(None))
+        if retention and kept:
+            main = merged(main, retention(None))
         if job.deadline is not None:
             main = rules.deadline(main, math.ceil(job.deadline), facts)
         meta = labels.meta_of_manifest(job, identity, name)

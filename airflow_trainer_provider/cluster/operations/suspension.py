@@ -50,7 +50,7 @@ async def is_suspended(cluster: Cluster, job: JobObject) -> bool:
     for _, each in await _parts(cluster, job):
         workloads = await workloads_of(cluster, [each])
         held = any(not is_active(workload) for workload in workloads)
-        if held or (not workloads and _has(each, job.kind.suspend(True))):
+        if held or (not workloads and _has(each, job.kind.suspension.patch(True))):
             return True
     return False
 
@@ -66,7 +66,7 @@ async def wait_until_stopped(cluster: Cluster, job: JobObject) -> None:
         pods = [pod for pod in await pods_of(cluster, job) if _is_there(pod)]
         if pods:
             return Remaining(f"pods {names_of(pods)} are still there", pods)
-        if all(_has(each, job.kind.suspend(True)) for _, each in parts):
+        if all(_has(each, job.kind.suspension.patch(True)) for _, each in parts):
             return None
         return Remaining("its controller has not taken it up")
 
@@ -79,13 +79,13 @@ async def _set_suspended(cluster: Cluster, job: JobObject, suspended: bool) -> N
         if queued_by_kueue(each) and await cluster.serves(WORKLOADS):
             await _activate(cluster, each, not suspended)
         else:
-            patch = job.kind.suspend(suspended)
+            patch = job.kind.suspension.patch(suspended)
             await cluster.client.patch(resource, job.namespace, each["metadata"]["name"], patch)
 
 
 async def _parts(cluster: Cluster, job: JobObject) -> list[tuple[Resource, Manifest]]:
     """The objects that are suspended for the job, as they are now."""
-    if not job.kind.suspend_children:
+    if not job.kind.suspension.of_children:
         main = await cluster.client.get_or_none(job.resource, job.namespace, job.name)
         return [] if main is None else [(job.resource, main)]
     selector = f"{labels.JOB}={job.name}"

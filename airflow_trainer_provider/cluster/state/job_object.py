@@ -101,7 +101,8 @@ class JobObject:
     @property
     def expires(self) -> bool:
         """Whether the cluster itself deletes the main object some time after the job's end."""
-        return self.kind.ttl is not None and value_at(self.main, self.kind.ttl(0)) is not None
+        patch = self.kind.retention.patch
+        return patch is not None and value_at(self.main, patch(0)) is not None
 
     def annotation(self, name: str) -> str | None:
         """One of the main object's annotations."""

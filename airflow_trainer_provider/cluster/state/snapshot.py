@@ -103,7 +103,7 @@ class Snapshot:
         :param children: the parts, as they were read after this snapshot was taken.
         """
         there = {child["metadata"]["uid"] for child in children}
-        known = () if self.job.kind.remakes_children else self.children
+        known = () if self.job.kind.controller.remakes_children else self.children
         gone = [each for each in known if each["metadata"]["uid"] not in there]
         return [*children, *(each if deletion_of(each) else as_gone(each, MISSED) for each in gone)]
 

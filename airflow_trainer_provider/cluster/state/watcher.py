@@ -151,7 +151,7 @@ class JobWatcher:
 
     def _found_children(self) -> list[Manifest]:
         found = {uid: child for each in self._children for uid, child in each.objects.items()}
-        if not self._last.kind.remakes_children:
+        if not self._last.kind.controller.remakes_children:
             found = {uid: child for each in self._children for uid, child in each.gone.items()} | found
         return list(found.values())
 

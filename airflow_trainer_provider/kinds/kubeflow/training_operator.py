@@ -20,7 +20,7 @@ from airflow_trainer_provider.job.plan.framework import Address
 from airflow_trainer_provider.job.plan.limits import check_roster
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 from airflow_trainer_provider.kinds.base import Facts, Manifest, Meta, Rendered, ReplicaRef, Resource
-from airflow_trainer_provider.kinds.kind import Kind, ManifestRules, Renderer
+from airflow_trainer_provider.kinds.kind import Controller, Kind, ManifestRules, Renderer, Retention, Suspension
 from airflow_trainer_provider.kinds.kubeflow import common, conditions
 from airflow_trainer_provider.kinds.merge_patch import bounded
 from airflow_trainer_provider.kinds.objects import rendezvous
@@ -228,13 +228,15 @@ def _kind(flavour: _Flavour) -> Kind:
         replica_ref=replica_ref,
         container=lambda main, group: flavour.framework,
         pod_label=common.JOB_NAME_LABEL,
-        suspend=common.suspend,
-        ttl=ttl,
-        replaces_pods=True,
-        leaves_deleted=True,
-        deadline_at=common.deadline_at,
-        without_restart=without_restart,
-        blocked_by=blocked_by,
+        suspension=Suspension(common.suspend),
+        controller=Controller(
+            replaces_pods=True,
+            leaves_deleted=True,
+            without_restart=without_restart,
+            blocked_by=blocked_by,
+            deadline_at=common.deadline_at,
+        ),
+        retention=Retention(ttl),
         renderer=Renderer(
             check=partial(_check, flavour),
             render=partial(_render, flavour),

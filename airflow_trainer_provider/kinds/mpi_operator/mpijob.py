@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from airflow_trainer_provider.errors import Problem, UnsupportedField
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 from airflow_trainer_provider.kinds.base import Facts, Manifest, Meta, Rendered, ReplicaRef, Resource
-from airflow_trainer_provider.kinds.kind import Kind, ManifestRules, Renderer
+from airflow_trainer_provider.kinds.kind import Controller, Kind, ManifestRules, Renderer, Retention, Suspension
 from airflow_trainer_provider.kinds.kubeflow import common, conditions, training_operator
 from airflow_trainer_provider.kinds.objects import ssh
 from airflow_trainer_provider.kinds.objects.files import MPI_FOLDER
@@ -234,12 +234,14 @@ MPIJOB_V1 = Kind(
     replica_ref=training_operator.replica_ref,
     container=_container,
     pod_label=common.JOB_NAME_LABEL,
-    suspend=common.suspend,
-    deadline_at=common.deadline_at,
-    leaves_deleted=True,
-    ttl=training_operator.ttl,
-    without_restart=training_operator.without_restart,
-    blocked_by=training_operator.blocked_by,
+    suspension=Suspension(common.suspend),
+    controller=Controller(
+        leaves_deleted=True,
+        without_restart=training_operator.without_restart,
+        blocked_by=training_operator.blocked_by,
+        deadline_at=common.deadline_at,
+    ),
+    retention=Retention(training_operator.ttl),
     renderer=Renderer(
         check=_check_v1,
         render=_render_v1,
@@ -258,10 +260,8 @@ MPIJOB_V2BETA1 = Kind(
     replica_ref=_replica_ref_v2beta1,
     container=_container,
     pod_label=common.JOB_NAME_LABEL,
-    suspend=common.suspend,
-    deadline_at=common.deadline_at,
-    leaves_deleted=True,
-    blocked_by=_blocked_by_v2beta1,
+    suspension=Suspension(common.suspend),
+    controller=Controller(leaves_deleted=True, blocked_by=_blocked_by_v2beta1, deadline_at=common.deadline_at),
     renderer=Renderer(
         check=_check_v2beta1,
         render=_render_v2beta1,

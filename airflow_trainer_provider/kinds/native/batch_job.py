@@ -14,7 +14,7 @@ from typing import Any
 from airflow_trainer_provider.errors import Problem, SpecError
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, Facts, Manifest, ReplicaRef
-from airflow_trainer_provider.kinds.kind import Kind, ManifestRules
+from airflow_trainer_provider.kinds.kind import Kind, ManifestRules, Retention, Suspension
 from airflow_trainer_provider.kinds.manifest_check import check_count
 from airflow_trainer_provider.kinds.merge_patch import bounded, merged
 from airflow_trainer_provider.kinds.objects.pod import default_container
@@ -144,8 +144,8 @@ BATCH_JOB = Kind(
     replica_ref=replica_ref,
     container=_container,
     pod_label="batch.kubernetes.io/job-name",
-    suspend=_suspend,
-    ttl=_ttl,
+    suspension=Suspension(_suspend),
+    retention=Retention(_ttl),
     manifests=ManifestRules(
         check=check,
         deadline=_deadline,

@@ -28,7 +28,7 @@ from airflow_trainer_provider.job.plan.framework import Addresses
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 from airflow_trainer_provider.job.plan.tools import tool_replica
 from airflow_trainer_provider.kinds.base import JOBS, SERVICES, Facts, Manifest, Meta, Rendered, ReplicaRef
-from airflow_trainer_provider.kinds.kind import Kind, Renderer
+from airflow_trainer_provider.kinds.kind import Controller, Kind, Renderer, Suspension
 from airflow_trainer_provider.kinds.native.blocks import INDEX_REFERENCE, Block, addresses_of, blocks, environment_of
 from airflow_trainer_provider.kinds.native.check import check
 from airflow_trainer_provider.kinds.native.read import FIRST_RANK, WAITED_FOR, groups_of, read
@@ -214,10 +214,9 @@ def native(make_keys: ssh.MakeKeys) -> Kind:
         replica_ref=_replica_ref,
         container=lambda main, group: TRAINING_CONTAINER,
         pod_label=JOB,
-        suspend=_suspend,
-        suspend_children=True,
+        suspension=Suspension(_suspend, of_children=True),
         children=(JOBS,),
-        remakes_children=False,
+        controller=Controller(remakes_children=False),
         renderer=Renderer(
             check=check, render=partial(_render, make_keys), name_limit=_name_limit, tool_pod=_labels_of_tools
         ),

@@ -216,7 +216,7 @@ def _holds(written: _Written, kind: Kind, controller: ControllerStatus, replica:
         # One that is created again counts from 0.
         is_same = None in (written.job_set, controller.job_set) or written.job_set == controller.job_set
         return is_same and written.attempt == controller.restarts
-    if replica.newest is None and kind.replaces_pods:
+    if replica.newest is None and kind.controller.replaces_pods:
         # Its next pod may have come and gone, unless the job ended with this one.
         return _ended_by(written.end.finished_at + _SEEN_WITHIN, controller)
     return True

@@ -104,7 +104,7 @@ def job_status(
         restarts=controller.restarts + _uncounted(job.replicas).total(),
         replicas=tuple(replica.status for replica in job.replicas),
         waiting_since=waiting_since_of(job, phase, reason),
-        deadline_at=kind.deadline_at(main) if kind.deadline_at else None,
+        deadline_at=kind.controller.deadline_at(main),
         blocked_by=blocking.status.name if blocking else None,
     )
     if not _goes_on(job):
@@ -137,9 +137,9 @@ def _is_under_way(replica: ReplicaState) -> bool:
 
 def _blocking(job: Reading, phase: JobPhase) -> ReplicaState | None:
     """The replica whose failure keeps the job from starting."""
-    if job.kind.blocked_by is None or phase not in _ON_ITS_WAY:
+    if phase not in _ON_ITS_WAY:
         return None
-    ref = job.kind.blocked_by(job.main, job.pods)
+    ref = job.kind.controller.blocked_by(job.main, job.pods)
     return next((replica for replica in job.replicas if ref and replica.status.name == ref.name), None)
 
 
@@ -198,7 +198,7 @@ def _held_up(job: Reading) -> _Phase | None:
 
     :return: None where its leader may run, and for any other job.
     """
-    finalizers = held_by(job.main) if job.kind.leaves_deleted else ()
+    finalizers = held_by(job.main) if job.kind.controller.leaves_deleted else ()
     is_known = (job.controller.phase and job.controller.phase.ended) or _why_cancelled(job.main) is not None
     if not finalizers or is_known or any(map(_may_run, job.replicas[:1])):
         return None

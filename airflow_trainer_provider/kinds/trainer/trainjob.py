@@ -28,7 +28,15 @@ from airflow_trainer_provider.kinds.base import (
     Resource,
 )
 from airflow_trainer_provider.kinds.kept import check_clean_pods
-from airflow_trainer_provider.kinds.kind import Creation, Kind, ManifestRules, Renderer, RuntimeGroups
+from airflow_trainer_provider.kinds.kind import (
+    Creation,
+    Kind,
+    ManifestRules,
+    Renderer,
+    Retention,
+    RuntimeGroups,
+    Suspension,
+)
 from airflow_trainer_provider.kinds.manifest_check import check_count
 from airflow_trainer_provider.kinds.merge_patch import bounded
 from airflow_trainer_provider.kinds.objects import files, ssh
@@ -429,14 +437,15 @@ def trainjob(make_keys: ssh.MakeKeys) -> Kind:
         replica_ref=replica_ref,
         container=lambda main, group: NODE,
         pod_label=JOB_SET_LABEL,
-        suspend=suspend,
-        # Trainer lets no TrainJob change whose runtime is gone; it would stay for ever, half deleted.
-        expires=False,
+        suspension=Suspension(suspend),
         children=(JOB_SETS,),
-        before=(TRAINING_RUNTIMES, SERVICES),
+        # Trainer lets no TrainJob change whose runtime is gone; it would stay for ever, half deleted.
+        retention=Retention(by_owner=False),
         progress=progress,
         runtime_groups=RuntimeGroups(path=manifest_runtime, groups=groups_with),
-        creation=Creation(reads_schema=True, unseen="spec.runtimeRef: Invalid value"),
+        creation=Creation(
+            before=(TRAINING_RUNTIMES, SERVICES), reads_schema=True, unseen="spec.runtimeRef: Invalid value"
+        ),
         renderer=Renderer(
             check=check,
             render=partial(_render, make_keys),

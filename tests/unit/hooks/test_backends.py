@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
+import subprocess
+import sys
+import zipfile
 
 import pytest
 
@@ -14,6 +16,7 @@ from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.kinds.registry import BACKENDS
 from airflow_trainer_provider.spec import parse_spec
+from tests.unit.named_tests import ROOT
 
 #: Jobs as processes, in a folder for each namespace.
 _MODULE = """
@@ -34,15 +37,25 @@ local = acme_backend:make
 """
 
 
+_WHEEL = {
+    "acme_backend.py": _MODULE,
+    "acme_backend-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme-backend\nVersion: 1.0\n",
+    "acme_backend-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "acme_backend-1.0.dist-info/entry_points.txt": _ENTRY_POINTS,
+    "acme_backend-1.0.dist-info/RECORD": "",
+}
+
+
 @pytest.fixture
 def acme(tmp_path, monkeypatch):
-    """A package that brings the backend ``acme``, installed as an installer leaves it."""
-    metadata = tmp_path / "acme_backend-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-backend\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(_ENTRY_POINTS)
-    (tmp_path / "acme_backend.py").write_text(textwrap.dedent(_MODULE))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    """A package that brings the backend ``acme``, installed from its wheel."""
+    wheel, site = tmp_path / "acme_backend-1.0-py3-none-any.whl", tmp_path / "site"
+    with zipfile.ZipFile(wheel, "w") as file:
+        for name, text in _WHEEL.items():
+            file.writestr(name, text)
+    options = ["--quiet", "--offline", "--no-index", "--python", sys.executable, "--target", site]
+    subprocess.run([ROOT / ".bootstrap" / "bin" / "uv", "pip", "install", *options, wheel], check=True)
+    monkeypatch.syspath_prepend(str(site))
 
 
 def test_the_hook_knows_the_names_of_the_clusters_backends():

@@ -203,12 +203,12 @@ def test_a_job_whose_restarts_are_used_up_is_failed_before_another_begins(kind, 
     job = job_of(next(name for name, each in KINDS.items() if each is kind), run_policy={"backoff_limit": limit})
     main = main_of(job)
 
-    patch = kind.without_restart(main, pods)
+    patch = kind.controller.without_restart(main, pods)
 
     assert patch == (None if patched is None else {"spec": {"runPolicy": {"backoffLimit": patched}}})
     if patch:
         main["spec"]["runPolicy"].update(patch["spec"]["runPolicy"])
-        assert kind.without_restart(main, pods) is None
+        assert kind.controller.without_restart(main, pods) is None
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.key)
@@ -232,7 +232,7 @@ def test_an_init_container_that_has_used_up_the_restarts_keeps_the_job_from_star
     labels = {"training.kubeflow.org/replica-type": group, "training.kubeflow.org/replica-index": "0"}
     pod = pod_with(container(0, waiting={"reason": "PodInitializing"}), init=(init,), phase=phase)
 
-    ref = kind.blocked_by(main, [pod | {"metadata": {"labels": labels}}])
+    ref = kind.controller.blocked_by(main, [pod | {"metadata": {"labels": labels}}])
 
     assert ref == (ReplicaRef(group, 0) if blocks else None)
 
@@ -285,8 +285,9 @@ def test_when_the_time_of_a_job_is_up(policy, held, seconds):
     main = {"spec": {"runPolicy": policy}, "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": conditions}}
 
     expected = None if seconds is None else datetime(2026, 1, 1, 0, 1, tzinfo=timezone.utc)
-    assert ALL["jaxjob"].deadline_at(main) == ALL["mpijob-v2beta1"].deadline_at(main) == expected
-    assert ALL["jaxjob"].deadline_at(main | {"status": None}) is None
+    assert ALL["jaxjob"].controller.deadline_at(main) == expected
+    assert ALL["mpijob-v2beta1"].controller.deadline_at(main) == expected
+    assert ALL["jaxjob"].controller.deadline_at(main | {"status": None}) is None
 
 
 def test_the_queue_is_named_on_the_main_object_only():
@@ -383,7 +384,7 @@ def test_other_pods_are_no_replicas(labels):
 
 
 def test_suspending_and_the_time_to_live_are_patches_of_the_run_policy():
-    assert JAXJOB.suspend(True) == {"spec": {"runPolicy": {"suspend": True}}}
-    assert JAXJOB.suspend(False) == {"spec": {"runPolicy": {"suspend": False}}}
-    assert JAXJOB.ttl is not None
-    assert JAXJOB.ttl(60) == {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 60}}}
+    assert JAXJOB.suspension.patch(True) == {"spec": {"runPolicy": {"suspend": True}}}
+    assert JAXJOB.suspension.patch(False) == {"spec": {"runPolicy": {"suspend": False}}}
+    assert JAXJOB.retention.patch is not None
+    assert JAXJOB.retention.patch(60) == {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 60}}}

@@ -171,9 +171,9 @@ def _pod(group: str, phase: str, index: int = 0, **metadata: Any) -> Manifest:
 def test_v2beta1_creates_no_launcher_beside_a_worker_that_has_failed(pods, replicas, ref):
     main = main_of(MPIJOB_V2BETA1) | {"status": {"replicaStatuses": replicas}}
 
-    assert MPIJOB_V2BETA1.blocked_by(main, pods) == ref
+    assert MPIJOB_V2BETA1.controller.blocked_by(main, pods) == ref
     main["spec"]["launcherCreationPolicy"] = "AtStartup"
-    assert MPIJOB_V2BETA1.blocked_by(main, pods) is None
+    assert MPIJOB_V2BETA1.controller.blocked_by(main, pods) is None
 
 
 def test_a_job_of_v2beta1_whose_worker_cannot_fetch_its_data_is_blocked():

@@ -294,7 +294,7 @@ def test_pods_that_succeeded_and_are_not_counted_yet_are_not_missing():
 
 
 def test_suspending_is_a_patch_of_each_job():
-    assert (NATIVE.suspend_children, NATIVE.suspend(True), NATIVE.suspend(False)) == (
+    assert (NATIVE.suspension.of_children, NATIVE.suspension.patch(True), NATIVE.suspension.patch(False)) == (
         True,
         {"spec": {"suspend": True}},
         {"spec": {"suspend": False}},

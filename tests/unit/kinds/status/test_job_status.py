@@ -12,7 +12,7 @@ import pytest
 
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, ControllerStatus, ReplicaRef
-from airflow_trainer_provider.kinds.kind import Kind
+from airflow_trainer_provider.kinds.kind import Controller, Kind, Suspension
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION
 from airflow_trainer_provider.kinds.status.job_status import job_status
@@ -34,7 +34,7 @@ def _replica_ref(pod, main):
     return ReplicaRef(group, int(index)) if group else None
 
 
-def _kind(controller, **fields):
+def _kind(controller, **does):
     return Kind(
         key="test",
         resource=JOBS,
@@ -44,8 +44,8 @@ def _kind(controller, **fields):
         replica_ref=_replica_ref,
         container=lambda main, group: None,
         pod_label="",
-        suspend=lambda wanted: {},
-        **fields,
+        suspension=Suspension(lambda wanted: {}),
+        controller=Controller(**does),
     )
 
 
@@ -71,7 +71,7 @@ def pod(fixture, replica, *, created=0, ran=None, attempt=None, asked=None, grac
 
 def status(*pods, controller=None, main=None, **seen):
     metadata = {"name": "job", "creationTimestamp": _text(0), **(main or {})}
-    groups, kind = seen.pop("groups", {"worker": 2}), _kind(controller or ControllerStatus(), **seen.pop("kind", {}))
+    groups, kind = seen.pop("groups", {"worker": 2}), _kind(controller or ControllerStatus(), **seen.pop("does", {}))
     return job_status(kind, {"metadata": metadata}, pods, groups=groups, ranked=True, **seen)
 
 
@@ -258,7 +258,7 @@ _HELD = {"deletionTimestamp": _text(50), "finalizers": ["example.com/audit"]}
 def test_a_job_whose_deletion_is_held_up_ends_with_its_leader(pods, phase):
     replicas = [pod(fixture, f"worker-{index}") for index, fixture in enumerate(pods)]
 
-    found = status(*replicas, main=_HELD, kind={"leaves_deleted": True})
+    found = status(*replicas, main=_HELD, does={"leaves_deleted": True})
 
     assert found.phase is phase
     if phase is JobPhase.FAILED and "exit-3" not in pods:
@@ -275,7 +275,7 @@ def test_a_job_whose_deletion_is_held_up_ends_with_its_leader(pods, phase):
     ],
 )
 def test_a_job_that_is_not_held_up_is_read_as_ever(main, fields):
-    assert status(main=main, kind={"leaves_deleted": True} | fields).phase is JobPhase.QUEUED
+    assert status(main=main, does={"leaves_deleted": True} | fields).phase is JobPhase.QUEUED
 
 
 def test_a_replica_that_succeeded_and_whose_pod_went_has_ended():
@@ -1055,7 +1055,7 @@ def test_a_container_that_its_node_has_not_found_any_more_was_stopped_by_the_del
 
 
 def test_the_deadline_that_the_kind_knows_is_in_the_status():
-    assert status(kind={"deadline_at": lambda main: at(60)}).deadline_at == at(60)
+    assert status(does={"deadline_at": lambda main: at(60)}).deadline_at == at(60)
     assert status().deadline_at is None
 
 

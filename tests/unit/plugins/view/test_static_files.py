@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from airflow_trainer_provider.frameworks import MODULES as FRAMEWORKS
+from airflow_trainer_provider.frameworks import get_framework
 from tests.unit.named_tests import ROOT
 
 STATIC = ROOT / "airflow_trainer_provider" / "plugins" / "view" / "static"
@@ -84,3 +86,11 @@ def loaded_with(page):
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_a_browser_loads_at_most_60_kib(path):
     assert sum(len(gzip.compress(each.read_bytes())) for each in loaded_with(path)) < 60 * 1024
+
+
+def test_the_pages_call_each_framework_as_its_errors_do():
+    (line,) = re.findall(
+        r"^export const FRAMEWORKS = \{ (.+) \};$", (STATIC / "task" / "facts.js").read_text(), re.MULTILINE
+    )
+
+    assert dict(re.findall(r'(\w+): "([^"]+)"', line)) == {name: get_framework(name).title for name in FRAMEWORKS}
