@@ -7,8 +7,10 @@ import sys
 
 import pytest
 from fastapi.routing import APIRoute
+from starlette.requests import Request
 
 from airflow_trainer_provider.plugins.view import access
+from airflow_trainer_provider.plugins.view.answers import json_answer
 from airflow_trainer_provider.plugins.view.app import make_app
 from tests.unit.plugins.view.conftest import HANDLE, NOW, PATH, RUN
 
@@ -280,3 +282,48 @@ def test_the_plugin_imports_no_web_server(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def _answer(value, tag="", untagged=()):
+    return json_answer(Request({"type": "http", "headers": [(b"if-none-match", tag.encode())]}), value, untagged)
+
+
+def test_the_time_of_an_answer_alone_makes_no_new_answer():
+    first = _answer({"step": 3, "as_of": "14:21:05"}, untagged=("as_of",))
+
+    later = [
+        _answer({"step": step, "as_of": "14:21:10"}, first.headers["ETag"], ("as_of",)).status_code for step in (3, 4)
+    ]
+
+    assert (first.status_code, later) == (200, [304, 200])
+
+
+def test_a_tag_that_a_proxy_has_made_weak_is_the_same():
+    tag = _answer({"step": 3}).headers["ETag"]
+
+    asked = (tag, f"W/{tag}", f'"other", W/{tag}', "*", '"other"')
+
+    assert not tag.startswith("W/")
+    assert [_answer({"step": 3}, each).status_code for each in asked] == [304, 304, 304, 304, 200]
+
+
+def test_only_editors_are_offered_the_actions_of_a_task(client, database):
+    database.task(last_heartbeat_at=NOW)
+    database.xcom("job", HANDLE.to_xcom())
+
+    stop = [client(role).get(PATH).json()["actions"]["stop"] for role in ("viewer", "user")]
+
+    assert stop == [
+        {"allowed": False, "why": "You may not edit this task instance."},
+        {"allowed": True, "why": None},
+    ]
+
+
+def test_an_earlier_try_is_shown_on_request(client, database):
+    database.task(try_number=2, max_tries=2, last_heartbeat_at=NOW)
+    database.old_try(1, "failed")
+    asker = client("viewer")
+
+    shown = [asker.get(f"{PATH}{query}").json() for query in ("?try=1", "")]
+
+    assert [(each["try_number"], each["status"]["phase"]) for each in shown] == [(1, "failed"), (2, None)]

@@ -62,6 +62,7 @@ def test_unchanged_runs_are_not_sent_again(client, trained):
         (f"{VIEW}/series?task_id=train&run=a", 422),
         (f"{VIEW}/series?task_id=train&run=x,a", 422),
         (f"{VIEW}/series?task_id=train&run=-2,a", 422),
+        (f"{VIEW}/series?task_id=train&run=-1,a&run=x,b", 422),
         (f"{VIEW}/series?task_id=train&run={2**31},a", 422),
         (f"{VIEW}/series?task_id=train&run={2**31 - 1},a", 200),
         (f"{VIEW}/series?task_id=train&{'&'.join(f'run={at},a' for at in range(6))}", 422),
@@ -74,3 +75,21 @@ def test_a_request_for_runs_that_makes_no_sense_is_refused(client, trained, path
 
 def test_a_dag_without_training_is_no_error(client, database):
     assert client("viewer").get(VIEW).json()["tasks"] == []
+
+
+def test_the_metric_of_the_request_is_compared(client, database):
+    returned = {"phase": "succeeded", "metrics": {"loss": 1, "accuracy": 2}}
+    database.earlier(1, request={}, job=HANDLE.to_xcom(), return_value=returned)
+    asker = client("viewer")
+
+    shown = [asker.get(f"{VIEW}{query}").json()["metric"] for query in ("", "?metric=accuracy")]
+
+    assert shown == ["loss", "accuracy"]
+
+
+def test_the_task_of_the_request_is_shown(client, trained):
+    trained.version("train", "distill")
+
+    view = client("viewer").get(f"{VIEW}?task_id=train").json()
+
+    assert (view["tasks"], view["task_id"], len(view["runs"])) == (["distill", "train"], "train", 2)

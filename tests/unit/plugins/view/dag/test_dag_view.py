@@ -12,7 +12,7 @@ from airflow_trainer_provider.plugins.view.dag.curves import curves_of
 from airflow_trainer_provider.plugins.view.dag.dag_view import dag_view
 from airflow_trainer_provider.plugins.view.dag.parameters import options_of
 from airflow_trainer_provider.plugins.view.dag.records import DagRecords
-from tests.unit.plugins.view.dag.samples import ARGS, NOW, failed, records, run, running, succeeded
+from tests.unit.plugins.view.dag.samples import ARGS, NOW, failed, records, replica, run, running, succeeded, times
 
 TRUNCATED = "Truncated. You can change this behaviour in [core]max_templated_field_length. "
 
@@ -339,3 +339,46 @@ def test_without_any_curve_there_is_no_metric():
     shown = curves_of("loss", [(("a", -1), {"history": "x"})], 500)
 
     assert (shown["metric"], shown["runs"][0]["entries"]) == (None, [])
+
+
+def test_the_gpu_hours_of_a_cancelled_run_are_without_success():
+    cancelled = {
+        "failure": {"phase": "cancelled", "message": "stopped by maria"},
+        "status": {"phase": "running", **times(1, running=1800)},
+    }
+
+    numbers = view(run(1, "failed", xcoms=cancelled))["numbers"]
+
+    assert (numbers["gpu_hours"], numbers["gpu_hours_without_success"]) == (2.0, 2.0)
+
+
+def test_the_medians_are_of_runs_that_succeeded():
+    quick = {"queued": 0, "starting": 0, "running": 60}
+
+    numbers = view(succeeded(1), failed(2, long=quick), failed(3, long=quick))["numbers"]
+
+    assert (numbers["median_seconds"], numbers["median_queued_seconds"]) == (4260, 600)
+
+
+def test_a_worse_value_below_zero_is_worse():
+    shown = view(succeeded(1, {"reward": -3.0}), succeeded(2, {"reward": -2.0}))["runs"]
+
+    assert [each["versus_champion"] for each in shown] == [-0.5, None]
+
+
+def test_a_job_is_no_longer_queued_once_its_first_replica_has_a_node():
+    rows = [{**replica(1, queued=640, starting=20), "name": "node-1", "index": 1}, replica(1)]
+    status = {"phase": "running", **times(1), "finished_at": None, "replicas": rows}
+
+    (shown,) = view(run(1, "deferred", xcoms={"status": status}))["runs"]
+
+    assert (shown["durations"]["queued"], shown["durations"]["starting"]) == (600, 60)
+
+
+def test_a_run_whose_metric_is_nan_is_no_champion():
+    runs = [succeeded(days, {"loss": loss}) for days, loss in enumerate((1.5, float("nan"), 2.0, float("nan")))]
+
+    shown = view(*runs)
+
+    assert shown["champion"]["run_id"] == runs[0].key[0]
+    assert [each["metrics"] for each in shown["runs"]] == [{"loss": 1.5}, {}, {"loss": 2.0}, {}]

@@ -9,7 +9,7 @@ import sqlalchemy
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 
-from airflow_trainer_provider.plugins.view.jobs import index
+from airflow_trainer_provider.plugins.view.jobs import index, routes
 from tests.unit.plugins.view.conftest import HANDLE, NOW
 
 REQUEST = {"framework": "pytorch", "backend": "native", "namespace": "ml", "queue": "q", "nodes": 2, "gpus": 4}
@@ -241,3 +241,41 @@ def test_the_queries_do_not_grow_with_the_jobs(client, database, job):
 @pytest.mark.parametrize("query", ["view=x", "sort=x", "page=0", "size=101", "size=0", f"q={'x' * 301}"])
 def test_a_request_that_makes_no_sense_is_refused(client, query):
     assert client("admin").get(f"/api/jobs?{query}").status_code == 422
+
+
+def test_a_job_that_is_deleted_meanwhile_is_left_out(client, job, monkeypatch):
+    job("r-1")
+    job("r-2")
+    read_tasks = routes.read_tasks
+    monkeypatch.setattr(
+        routes, "read_tasks", lambda ids, keys: [each for each in read_tasks(ids, keys) if each.records.run_id == "r-2"]
+    )
+
+    assert runs(ask(client)) == ["r-2"]
+
+
+def test_the_job_that_started_last_comes_first(client, database, job):
+    for number, minutes in ((1, 9), (2, 3), (3, 6)):
+        job(f"r-{number}", phase=None)
+        started = (NOW - timedelta(minutes=minutes)).isoformat()
+        database.xcom("status", {"phase": "running", "started_at": started}, f"r-{number}")
+
+    assert runs(ask(client)) == ["r-2", "r-3", "r-1"]
+
+
+def test_a_job_that_nothing_reports_on_is_stale_since_its_last_report(client, job):
+    seen = NOW - timedelta(minutes=9)
+    job("r-1", state="running", last_heartbeat_at=seen)
+
+    (row,) = ask(client)["jobs"]
+
+    assert row["stale_since"] == seen.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_running_job_has_no_position_in_its_queue(client, database, job):
+    job("r-1", phase=None)
+    database.xcom("status", {"phase": "running", "queue": {"name": "q", "position": 3, "length": 7}}, "r-1")
+
+    (row,) = ask(client)["jobs"]
+
+    assert row["position"] is None

@@ -32,6 +32,16 @@ FAILED_BEFORE = replace(FAILED, finished_at=NOW - timedelta(hours=25))
 RETRIES = entry("up_for_retry", status=status("failed", finished_at=ago(60)), failure=FAILURE)
 SUCCEEDED = entry("success", return_value={"phase": "succeeded", "started_at": ago(60), "finished_at": ago(10)})
 CUT_OFF = entry("failed", status=status())
+RESTARTED_TWICE = entry(
+    status=status(replicas=[replica(at, restarts=1, started_at=ago(since)) for at, since in ((0, 90), (1, 5), (2, 80))])
+)
+NO_ROOM = entry(status=status("queued", [], reason="Unschedulable"))
+ENDED = entry(
+    "success",
+    status=status(replicas=[replica(0, restarts=1, started_at=ago(30))]),
+    return_value={"phase": "succeeded", "started_at": ago(60), "finished_at": ago(10)},
+)
+RESTARTING = entry(status=status("restarting"))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +60,10 @@ CUT_OFF = entry("failed", status=status())
         (RETRIES, {"failed", "attention"}),
         (SUCCEEDED, set()),
         (CUT_OFF, set()),
+        (RESTARTED_TWICE, {"active", "attention"}),
+        (NO_ROOM, {"active", "waiting", "attention"}),
+        (ENDED, set()),
+        (RESTARTING, {"active", "attention"}),
     ],
 )
 def test_a_job_is_in_its_views(job, views):
@@ -112,7 +126,7 @@ def test_jobs_are_sorted(sort, order):
 
 
 def test_pages_are_cut_and_the_last_one_is_shown_for_later_ones():
-    jobs = [replace(RUNNING, id=f"{number:03}") for number in range(120)]
+    jobs = [replace(RUNNING, id=f"{number:03}") for number in reversed(range(120))]
 
     pages = [page_of(jobs, Filters(), "active", "started", number, 50, NOW) for number in (1, 3, 9)]
 
@@ -126,6 +140,7 @@ def test_pages_are_cut_and_the_last_one_is_shown_for_later_ones():
 
 def test_gpus_are_those_of_jobs_that_go_on():
     assert gpus_of([RUNNING, STUCK, WAITING, SUSPENDED, FAILED, SUCCEEDED]) == {"in_use": 8, "requested": 4}
+    assert gpus_of([RESTARTING]) == {"in_use": 4, "requested": 0}
 
 
 def test_what_there_is_to_choose_from_is_named_once():
@@ -137,3 +152,15 @@ def test_what_there_is_to_choose_from_is_named_once():
         "namespace": ["training"],
         "owner": ["a", "b"],
     }
+
+
+def test_waiting_jobs_are_sorted_by_how_long_they_wait():
+    short, long = (
+        replace(WAITING, id=id, started_at=None, queued_at=NOW - timedelta(hours=hours))
+        for id, hours in (("a-short", 1), ("b-long", 9))
+    )
+    runs = replace(RUNNING, id="runs", started_at=NOW - timedelta(hours=5))
+
+    shown = page_of([short, long, runs], Filters(), "all", "started", 1, 50, NOW).entries
+
+    assert [each.id for each in shown] == ["b-long", "runs", "a-short"]

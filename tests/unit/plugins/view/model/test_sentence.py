@@ -316,6 +316,28 @@ STATES = {
         "The task was cleared while its job ran: the job was ended.",
         None,
     ),
+    "ended, and the triggerer is away": (
+        records(
+            "deferred",
+            with_job(status=status("succeeded", finished_at=ago(12), as_of=ago(12))),
+            waiter_seen_at=NOW - timedelta(minutes=12),
+        ),
+        "succeeded",
+        "All 4 replicas completed.",
+        "Ended after 48 min.",
+    ),
+    "running, restarts that the script does not report": (
+        records(xcoms=with_job(status=status(restarts=2), progress={**PROGRESS, "restarts": []})),
+        "running",
+        "All 4 replicas are training.",
+        "Restarted 2 times.",
+    ),
+    "waiting for a node, before there are replicas": (
+        records("deferred", with_job(status=status("queued", [], reason="Unschedulable", message="0/3 nodes fit"))),
+        "queued",
+        "No node has room for the job.",
+        "0/3 nodes fit",
+    ),
     "skipped": (records("skipped", {}), None, "The task was skipped: there is no job.", None),
     "not training": (
         records("success", {}, is_training=False),

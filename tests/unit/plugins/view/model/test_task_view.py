@@ -212,10 +212,13 @@ def test_of_a_job_that_succeeded_the_result_is_there():
     assert shown["durations"] == [{"kind": "queued", "seconds": 600}, {"kind": "running", "seconds": 3600}]
 
 
-def test_while_nothing_happens_the_view_stays_the_same():
+@pytest.mark.parametrize(
+    "xcoms", [RUNNING, with_job(status=status("queued", [], queued_at=ago(26)))], ids=["running", "queued"]
+)
+def test_while_nothing_happens_the_view_stays_the_same(xcoms):
     def at(seconds):
         seen = NOW + timedelta(seconds=seconds)
-        shown = task_view(records("deferred", RUNNING, waiter_seen_at=seen, earlier=EARLIER), None, True, seen)
+        shown = task_view(records("deferred", xcoms, waiter_seen_at=seen, earlier=EARLIER), None, True, seen)
         return {name: value for name, value in shown.items() if name != "as_of"}
 
     assert at(0) == at(5) == at(20)
@@ -401,3 +404,113 @@ def test_values_are_written_for_people():
     ]
     assert moment("2026-11-21T14:21:07Z") == moment("2026-11-21T14:21:07") == NOW
     assert [moment(each) for each in ("soon", 7, None)] == [None, None, None]
+
+
+def test_the_peak_is_that_of_the_replica_with_the_most():
+    rows = [replica(at, peak_memory_bytes=peak) for at, peak in enumerate((5, 9, 0, None))]
+
+    peak = view(records("deferred", with_job(status=status(replicas=rows))))["facts"]["peak"]
+
+    assert (peak["memory_bytes"], peak["memory_replica"]) == (9, "worker-0")
+
+
+def test_a_suspended_job_can_be_resumed_and_stopped():
+    assert view(records("deferred", with_job(status=status("suspended", []))))["actions"] == {
+        "suspend": {"allowed": False, "why": "The job is suspended already."},
+        "resume": {"allowed": True, "why": None},
+        "stop": {"allowed": True, "why": None},
+    }
+
+
+def test_a_failed_training_shows_how_far_it_came_and_no_estimate():
+    shown = view(records("failed", with_job(status=status(), progress=PROGRESS, failure=FAILURE)))
+
+    assert shown["failure"]["step"] == 6560
+    assert (shown["progress"]["eta"], shown["facts"]["gpu_hours"]["estimated_total"]) == (None, None)
+
+
+def test_a_small_curve_has_both_ends_of_all_attempts():
+    spans = (range(70), range(70, 100))
+    parts = [{"attempt": at, "value": [float(each) for each in span]} for at, span in enumerate(spans)]
+
+    (row,) = view(records("deferred", with_job(progress={"history": {"loss": parts}})))["metrics"]
+
+    assert (len(row["spark"]), row["spark"][0], row["spark"][-1]) == (40, 0.0, 99.0)
+
+
+def test_a_replica_whose_end_nothing_saw_has_succeeded_with_its_job():
+    shown = records("success", with_job(status=status(), return_value={**RETURNED, "replicas": []}))
+
+    assert {row["state"] for row in replicas_of(state_of(shown, None, NOW))["rows"]} == {"succeeded"}
+
+
+def test_a_start_after_an_earlier_one_is_a_restart():
+    once, again = [["starting", 1, 2], ["running", 2, 5]], [["starting", 5, 6], ["running", 6, None]]
+    rows = [replica(0, segments=once), replica(1, segments=[*once, *again])]
+
+    shown = replicas_of(state_of(records("deferred", with_job(status=status(replicas=rows))), None, NOW))["rows"]
+
+    assert [row["events"] for row in shown] == [[], [{"at": 6, "kind": "restart", "text": "Restarted"}]]
+
+
+def test_a_replica_that_never_started_waited_until_the_end_of_its_job():
+    ended = status("failed", [replica(0, started_at=None)], started_at=None, finished_at=ago(10))
+
+    (row,) = replicas_of(state_of(records("failed", with_job(status=ended, failure=FAILURE)), None, NOW))["rows"]
+
+    since, until = ((NOW - timedelta(minutes=each)).timestamp() for each in (70, 10))
+    assert row["segments"] == [["queued", since, until]]
+
+
+def test_a_thinned_curve_keeps_its_gaps():
+    values = [1.0] * 1000 + [None] * 200 + [1.0] * 1000
+
+    assert None in [values[at] for at in thinned(values, 50)]
+
+
+def test_a_starting_job_has_no_position_in_a_queue():
+    wait = view(records("deferred", with_job(status=status("starting", [], queue=PLACE))))["wait"]
+
+    assert (wait["kind"], wait["position"], wait["missing"], wait["estimate"]) == ("nodes", None, [], None)
+
+
+def test_a_starting_job_shows_how_long_it_waits():
+    starting = status("starting", [replica(0, started_at=None)])
+
+    wait = view(records("deferred", with_job(status=starting), earlier=EARLIER))["wait"]
+
+    assert (wait["since"], wait["history"]["median"]) == ("2026-11-21T13:11:07Z", 200)
+
+
+def test_the_view_is_as_old_as_the_last_report_of_the_script():
+    xcoms = with_job(status=status(as_of=ago(12)), progress={**PROGRESS, "reported_at": ago(7)})
+
+    shown = view(records("deferred", xcoms, waiter_seen_at=NOW - timedelta(minutes=12)))
+
+    assert (shown["as_of"], shown["stale"]["since"]) == ("2026-11-21T14:14:07Z", "2026-11-21T14:09:07Z")
+
+
+def test_a_cancelled_job_shows_what_airflow_does():
+    cancelled = with_job(failure={**FAILURE, "phase": "cancelled"})
+
+    assert view(records("failed", cancelled))["airflow"] == {"title": "Does not retry", "note": "no retries are left"}
+    assert view(records("up_for_retry", cancelled, max_tries=1))["airflow"]["title"] == "Retries"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"), [(59.6, "1 min"), (599, "9 min 59 s"), (3569, "59 min"), (3599, "1 h"), (86399, "1 d")]
+)
+def test_a_duration_is_rounded_to_the_units_that_it_is_written_in(seconds, written):
+    assert duration(seconds) == written
+
+
+def test_the_schedulers_reasons_are_shown_in_plain_words():
+    reasons = {
+        "had untolerated taint {gpu: true}": "have a taint that the job does not tolerate",
+        "didn't match Pod's node affinity/selector": "are not among the nodes that the job asks for",
+        "Insufficient cpu": "not enough cpu free",
+        "Too many pods": "Too many pods",
+    }
+    message = f"0/4 nodes are available: {', '.join(f'1 {why}' for why in reasons)}. preemption: no."
+
+    assert {row["why"]: row["say"] for row in nodes_by_reason(message)["rows"]} == reasons
