@@ -45,11 +45,19 @@ def names_of(text: str) -> Names:
     # A walrus in a comprehension binds where the comprehension stands.
     here = [*table.get_symbols()]
     here += (symbol for child in children if child.get_name() in _COMPREHENSIONS for symbol in _globals(child))
+    binds = frozenset(_bound(here))
     return Names(
-        binds=frozenset(_bound(here)),
-        reads=frozenset(each.get_name() for each in (*here, *inner) if each.is_referenced()),
-        assigns=frozenset(_bound(inner)) - frozenset(_bound(here)),
+        binds=binds,
+        reads=frozenset(each.get_name() for each in (*here, *inner) if each.is_referenced())
+        | (_augmented(text) & binds),
+        assigns=frozenset(_bound(inner)) - binds,
     )
+
+
+def _augmented(text: str) -> set[str]:
+    """The names that ``+=`` and its like read and bind; a symbol table knows them as bound only."""
+    targets = (each.target for each in ast.walk(ast.parse(text)) if isinstance(each, ast.AugAssign))
+    return {each.id for each in targets if isinstance(each, ast.Name)}
 
 
 def _with_scopes(text: str) -> str:

@@ -94,9 +94,8 @@ def _tighten(schema: dict[str, Any], rule: Rule) -> None:
     for kind, bound, choose in (("min", "minimum", max), ("max", "maximum", min)):
         number = amount(getattr(rule, kind))
         if is_number and number is not None:
-            schema[bound] = choose(float(number), schema.get(bound, float(number)))
-            if schema[bound].is_integer():
-                schema[bound] = int(schema[bound])
+            chosen = float(choose(number, schema.get(bound, number)))
+            schema[bound] = int(chosen) if chosen.is_integer() else chosen
     choices = rule.allowed if rule.locked is None else (rule.locked,)
     if choices is not None:
         schema["enum"] = [_typed(schema, each) for each in choices]

@@ -42,8 +42,7 @@ def field_schema(path: Sequence[str]) -> FieldSchema:
     for part in path:
         holder = next(each for each in _branches(node) if _has(each, part))
         node = (holder.get("properties") or {}).get(part) or holder["additionalProperties"]
-        # What a group has of its own is described where the job has it.
-        description = _descriptions(holder).get(part) or _descriptions(_whole()).get(part, "")
+        description = _description(holder, part)
         default = node.get("default")
     return FieldSchema(_simple(node), None if default in ({}, []) else default, description)
 
@@ -87,6 +86,14 @@ def _bounds(node: Mapping[str, Any]) -> dict[str, Any]:
     named = {_BOUNDS.get(name, name): value for name, value in node.items()}
     is_plain = not named.get("items", {}).keys() - {"type"}
     return {name: value for name, value in named.items() if name in _KEPT and (name != "items" or is_plain)}
+
+
+def _description(holder: Mapping[str, Any], part: str) -> str:
+    """What the docstrings say of a field: that of its model, the job's for a group's field, or that of a base model."""
+    fields = (holder.get("properties") or {}).keys()
+    extended = (node for node in _whole()["$defs"].values() if (node.get("properties") or {}).keys() < fields)
+    found = (_descriptions(node).get(part) for node in (holder, _whole(), *extended))
+    return next(filter(None, found), "")
 
 
 def _descriptions(node: Mapping[str, Any]) -> dict[str, str]:

@@ -77,8 +77,8 @@ _FIELDS = {
 
 #: Fields of a container that a job has fields for as well.
 _TRAIN_FIELDS = frozenset({"args", "command", "env", "image", "workingDir"})
-#: Fields of both a PodSpec and a container.
-_BOTH = frozenset({"securityContext"})
+#: Fields of both a PodSpec and a container, as :func:`_key` has them.
+_BOTH = frozenset({"securitycontext"})
 _LONGEST_NAME = 63
 
 
@@ -343,7 +343,7 @@ def template_way_out(level: str, name: str) -> str | None:
         right = f"{_TRAIN}{name}" if name in _TRAIN_FIELDS else right
         wrong = right is not None and right.startswith((_TRAIN, "pod_template.metadata."))
     elif level == "container":
-        wrong = right in _IN_POD and name not in _BOTH
+        wrong = right in _IN_POD and _key(name) not in _BOTH
     else:
         wrong = right is not None
     return f"Write it as {right}." if wrong else None

@@ -641,6 +641,45 @@ FUNCTIONS = {
         (),
         "x",
     ),
+    "a global that a call sets": (
+        """
+        STATE = None
+        def setup():
+            global STATE
+            STATE = 4
+        setup()
+        @train_job
+        def f():
+            return STATE
+        """,
+        (),
+        4,
+    ),
+    "an argument that a call extends": (
+        """
+        L = [1]
+        def grow(items):
+            items += [2]
+        grow(L)
+        @train_job
+        def f():
+            return L
+        """,
+        (),
+        [1, 2],
+    ),
+    "a value that is extended by another name": (
+        """
+        L = {'a': [1]}
+        E = L['a']
+        E += [5]
+        @train_job
+        def f():
+            return L
+        """,
+        (),
+        {"a": [1, 5]},
+    ),
 }
 
 

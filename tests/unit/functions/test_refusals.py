@@ -185,6 +185,7 @@ REFUSED = {
         "f: got 'beside, a module of yours (line 8)'",
         "Add include=['beside']",
     ),
+    "run = train_job\n@run\n@other\ndef f():\n    pass": ("f: got 'the decorator @other'", "Drop it"),
 }
 
 

@@ -213,3 +213,19 @@ def test_a_training_goes_on_where_nothing_can_listen(dag_file, run, tmp_path):
 
     assert (ended.code, ended.result["value"]) == (0, None)
     assert ended.out == "reports by Kubeflow Trainer's protocol are not read: no temporary folder\n"
+
+
+def test_a_forked_process_leaves_the_token_in_place(dag_file, run):
+    body = """import atexit
+child = os.fork()
+if child == 0:
+    atexit._run_exitfuncs()
+    os._exit(0)
+os.waitpid(child, 0)
+return post(50)"""
+
+    ended = run(dag_file(_function(body)).f)
+
+    assert ended.code == 0, ended.out
+    assert ended.result["value"] == 200, ended.out
+    assert _reports(ended) == [Report(percent=50)]

@@ -244,3 +244,52 @@ def test_a_form_is_made_quickly_and_without_a_client(tmp_path):
     seconds, has_client = done.stdout.splitlines()[-1].split()
     assert has_client == "False"
     assert float(seconds) < 2
+
+
+def test_a_field_of_a_role_is_described_as_that_of_the_job():
+    form = training_params("image", "replicas.worker.image")
+
+    assert form["replicas__worker__image"].description == form["image"].description != ""
+
+
+def test_a_field_is_described_by_the_model_that_its_own_extends():
+    form = training_params("scheduling.node_selector", "replicas.worker.scheduling.node_selector")
+
+    assert {each.description for each in form.values()} == {"Labels that a node has to have."}
+
+
+def test_an_empty_list_is_not_described_as_the_default():
+    for param in training_params("args", "volumes").values():
+        assert "Default" not in param.description
+
+
+@pytest.mark.parametrize(
+    ("applies_to", "chosen_by", "bounded"),
+    [
+        ({"namespaces": ["team"]}, {"namespace": "team"}, True),
+        ({"namespaces": ["team"]}, {"namespace": "other"}, False),
+        ({"dags": ["nightly"]}, {"dag_id": "nightly"}, True),
+        ({"dags": ["nightly"]}, {"dag_id": "other"}, False),
+        ({"tags": ["gpu"]}, {"tags": ["gpu"]}, True),
+        ({"tags": ["gpu"]}, {}, False),
+    ],
+)
+def test_policies_are_selected_by_all_that_the_form_is_for(policies, applies_to, chosen_by, bounded):
+    policies({"field": "num_nodes", "max": 4}, **applies_to)
+
+    assert (training_params("num_nodes", **chosen_by)["num_nodes"].schema["maximum"] == 4) is bounded
+
+
+def test_a_bound_of_the_spec_wins_over_a_wider_one_of_a_policy(policies):
+    policies({"field": "num_nodes", "min": 0, "max": 20000})
+
+    schema = training_params("num_nodes")["num_nodes"].schema
+    assert (schema["minimum"], schema["maximum"]) == (1, 10000)
+
+
+def test_a_pattern_is_for_the_whole_value(policies):
+    policies({"field": "image", "pattern": r"registry\.example/\w+", "required": True})
+    form = training_params("image")
+
+    values = ("registry.example/i", "evil/registry.example/i", "registry.example/i@evil")
+    assert [refused(form["image"], value) for value in values] == [False, True, True]

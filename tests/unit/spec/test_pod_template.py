@@ -45,6 +45,7 @@ def _container(**fields: Any) -> dict[str, Any]:
         ({"spec": {"imagePullSecrets": ["s"]}}, "pod_template.spec.imagePullSecrets[0]", "a mapping"),
         ({"spec": {"nodeSelector": {"gpu": False}}}, "pod_template.spec.nodeSelector.gpu", "text"),
         ({"spec": {"securityContext": 1000}}, "pod_template.spec.securityContext", "a mapping"),
+        ({"spec": {"affinity": {"podAffinity": "x"}}}, "pod_template.spec.affinity.podAffinity", "a mapping"),
         (_container(env={"A": "b"}), "pod_template.spec.containers[0].env", "a list"),
         (_container(env=[{"value": "b"}]), "pod_template.spec.containers[0].env[0].name", "text"),
         (_container(volumeMounts=[{"name": "v"}]), "pod_template.spec.containers[0].volumeMounts[0].mountPath", "text"),
@@ -226,6 +227,11 @@ def test_fields_that_this_provider_does_not_read_pass() -> None:
             {"pod_template": _container(working_dir="/w")},
             "pod_template.spec.containers[0].working_dir",
             "Write it as Kubernetes does: workingDir.",
+        ),
+        (
+            {"pod_template": _container(security_context={})},
+            "pod_template.spec.containers[0].security_context",
+            "Write it as Kubernetes does: securityContext.",
         ),
         (
             {"pod_template": _container(resources={"gpu": 1})},
