@@ -109,7 +109,7 @@ class Rest:
             return web.Response(text="ok")
         if path.startswith("/openapi/v3/"):
             return web.json_response({"components": {"schemas": {}}})
-        version = path.removeprefix("/apis/").removeprefix("/api/")
+        version = path.removeprefix("/apis/" if path.count("/") > 2 else "/api/")
         plurals = [each.plural for each in RESOURCES if each.api_version == version and self._serves(each)]
         return web.json_response({"resources": [{"name": plural} for plural in plurals]}) if plurals else None
 

@@ -58,3 +58,19 @@ def test_the_code_in_a_traceback_stays_code():
     diagnosis = Diagnosis(job="j", phase="failed", reason="Error", message="it failed.", traceback=traceback)
 
     assert "    login(token=tok)" in str(JobFailed(diagnosis))
+
+
+def test_an_error_names_all_problems():
+    error = SpecError([Problem("num_nodes", 0, "1 or more", "Raise it."), Problem("image", None, "text", "Set image.")])
+
+    assert str(error).splitlines() == [
+        "Invalid training job (2 problems); nothing was started:",
+        "  num_nodes: got 0; allowed: 1 or more. Raise it.",
+        "  image: got None; allowed: text. Set image.",
+    ]
+
+
+def test_a_long_value_is_cut():
+    error = SpecError([Problem("image", "x" * 5000, "text", "Shorten it.")])
+
+    assert f"image: got '{'x' * 299}... (5002 characters); allowed: text." in str(error)

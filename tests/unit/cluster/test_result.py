@@ -15,6 +15,7 @@ from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.functions import runner
 from airflow_trainer_provider.job.backend import LogSelection
 from airflow_trainer_provider.job.result import VALUE_LIMIT_BYTES
+from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.registry import KINDS
 from tests.fakes.jobs import add_job, add_pod, ours, with_condition
 from tests.fakes.kubernetes import NAMESPACE
@@ -186,3 +187,34 @@ async def ended(backend, job):
     job.api.update(KIND.resource, "j", {"status": with_condition("Succeeded")})
     async for _ in backend.watch(job.handle):
         pass
+
+
+async def _shown(backend, job, **selection):
+    blocks = backend.show_logs(job.handle, LogSelection(**selection))
+    return [str(line) async for block in blocks for line in block.lines()]
+
+
+async def test_a_secret_of_the_jobs_variables_is_masked_in_its_log(job):
+    job.api.write_log(job.pod, f"the token is {SECRET}")
+
+    assert await _shown(await job.backend(), job) == ["[worker-0] the token is ***"]
+
+
+async def test_the_last_lines_of_a_log_that_is_followed_are_shown_once(job):
+    job.api.write_log(job.pod, "one", "two", "three")
+    backend = await job.backend()
+    await ended(backend, job)
+
+    assert await _shown(backend, job, follow=True, tail=2) == ["[worker-0] two", "[worker-0] three"]
+
+
+async def test_one_replica_is_followed_alone(job):
+    job.api.update(KIND.resource, "j", {"metadata": {"annotations": {labels.GROUPS: '{"worker": 2}'}}})
+    state = {"terminated": {"exitCode": 0, "containerID": "d", "finishedAt": "2026-11-21T07:00:59Z"}}
+    other = add_pod(job.api, "j", phase="Succeeded", index=1, state=state)
+    job.api.write_log(job.pod, "one")
+    job.api.write_log(other, "two")
+    backend = await job.backend()
+    await ended(backend, job)
+
+    assert await _shown(backend, job, follow=True, replica="worker-1") == ["[worker-1] two"]

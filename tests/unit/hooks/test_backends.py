@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,6 @@ from airflow_trainer_provider.hooks.trainer import TrainerHook
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.kinds.registry import BACKENDS
 from airflow_trainer_provider.spec import parse_spec
-from tests.unit.named_tests import ROOT
 
 #: Jobs as processes, in a folder for each namespace.
 _MODULE = """
@@ -37,6 +37,8 @@ local = acme_backend:make
 """
 
 
+#: The installer that made this environment.
+_UV = Path(sys.prefix).parent / ".bootstrap" / "bin" / "uv"
 _WHEEL = {
     "acme_backend.py": _MODULE,
     "acme_backend-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme-backend\nVersion: 1.0\n",
@@ -54,7 +56,7 @@ def acme(tmp_path, monkeypatch):
         for name, text in _WHEEL.items():
             file.writestr(name, text)
     options = ["--quiet", "--offline", "--no-index", "--python", sys.executable, "--target", site]
-    subprocess.run([ROOT / ".bootstrap" / "bin" / "uv", "pip", "install", *options, wheel], check=True)
+    subprocess.run([_UV, "pip", "install", *options, wheel], check=True)
     monkeypatch.syspath_prepend(str(site))
 
 

@@ -157,3 +157,10 @@ def test_the_figures_of_a_job_that_did_not_succeed_are_named_as_in_a_summary():
         "total_seconds": 62.0,
     }
     assert figures.items() <= summarize(HANDLE, status, None).items()
+
+
+def test_a_handle_leaves_out_fields_that_hold_nothing():
+    more = {"tools": {"tb": "http://tb/"}, "expires": True}
+
+    assert HANDLE.to_xcom().keys().isdisjoint(more)
+    assert HANDLE.model_copy(update=more).to_xcom() == {**HANDLE.to_xcom(), **more}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_trainer_provider.errors import SpecError, UnsupportedField
 from airflow_trainer_provider.frameworks import MODULES
 from airflow_trainer_provider.kinds.native.batch_job import BATCH_JOB
 from airflow_trainer_provider.kinds.native.native import NATIVE
-from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, manifest_kinds
+from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, kind_for, manifest_kind, manifest_kinds
+from tests.unit.kinds.specs import job_of
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
@@ -34,3 +36,22 @@ def test_the_frameworks_of_each_backend():
         "mpi-operator": {"mpi"},
         "native": {*MODULES},
     }
+
+
+def test_a_framework_that_a_backend_lacks_is_refused_with_the_backends_that_have_it():
+    with pytest.raises(UnsupportedField) as refused:
+        kind_for("trainer", job_of("tensorflow"))
+
+    (problem,) = refused.value.problems
+    assert (problem.field, problem.value, problem.allowed) == ("framework", "tensorflow", "jax, mpi, pytorch, xgboost")
+    assert problem.fix == "For TensorFlow use backend 'training-operator' or 'native'."
+
+
+def test_a_manifest_of_another_backends_kind_is_refused_with_the_kinds_of_this_one():
+    with pytest.raises(SpecError) as refused:
+        manifest_kind("trainer", {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"})
+
+    (problem,) = refused.value.problems
+    assert (problem.field, problem.value) == ("manifest.kind", "PyTorchJob (kubeflow.org/v1)")
+    assert problem.allowed == "TrainJob (trainer.kubeflow.org/v1alpha1)"
+    assert problem.fix == "Correct apiVersion and kind, or choose another backend than 'trainer'."

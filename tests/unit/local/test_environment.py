@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from airflow_trainer_provider.frameworks import plan_job
+from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.plan.framework import Address
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.environment import inherited_environment, replica_environment, with_variables
@@ -83,3 +85,12 @@ def test_cpus_are_bound_while_inside(limit, count, monkeypatch):
         assert [len(cpus) for cpus in bound] == [count, 4, count, 4]
         assert bound[1] == bound[3] == {2, 3, 5, 7}
         assert count > 2 or not bound[0] & bound[2]
+
+
+def test_the_users_variables_win_in_the_rendered_job_too(tmp_path):
+    job = plan_job(parse_spec({"framework": "jax", "command": ["true"], "env": {"JAX_NUM_PROCESSES": "9"}}))
+
+    text = LocalBackend(tmp_path, 0.05, None).render(job, Identity(dag_id="d", run_id="r", task_id="t"))
+
+    (replica,) = yaml.safe_load(text)["replicas"]
+    assert replica["env"]["JAX_NUM_PROCESSES"] == "9"

@@ -8,8 +8,10 @@ import tracemalloc
 
 import pytest
 
+from airflow_trainer_provider.job.backend import LogSelection
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 from airflow_trainer_provider.local import logs
 from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.local.logs import LogReader, tail
@@ -247,3 +249,34 @@ def test_lines_behind_a_position_are_given_again(folder):
     assert again(positions["3"]) == [("4", positions["4"])]
     assert again(positions["4"]) == []
     assert again((7, 7)) == []
+
+
+@pytest.fixture
+def shown(folder):
+    """Function (selection) -> the lines of a job that has ended, as a person sees them."""
+    replicas = tuple(ReplicaStatus(group="worker", index=index) for index in range(2))
+    at, root = "2026-01-01T00:00:00Z", str(folder.path.parent)
+    folder.write_status(JobStatus(phase=JobPhase.SUCCEEDED, queued_at=at, finished_at=at, replicas=replicas))
+    backend = LocalBackend(folder.path.parent, 0.05, None)
+    handle = JobHandle(name="job", uid="u", backend="local", framework="jax", leader="w", owner=1, location=root)
+
+    async def shown(**selection):
+        blocks = backend.show_logs(handle, LogSelection(**selection))
+        return [str(line) async for block in blocks for line in block.lines()]
+
+    return shown
+
+
+async def test_all_lines_are_shown_without_a_number_of_last_ones(folder, shown):
+    _write(folder, b"".join(b"%d\n" % number for number in range(3000)))
+
+    assert await shown() == [f"[worker-0] {number}" for number in range(3000)]
+    assert await shown(tail=2) == ["[worker-0] 2998", "[worker-0] 2999"]
+
+
+async def test_one_replica_is_followed_alone(folder, shown):
+    _write(folder, b"one\n")
+    _write(folder, b"two\n", replica="worker-1")
+
+    assert sorted(await shown(follow=True)) == ["[worker-0] one", "[worker-1] two"]
+    assert await shown(follow=True, replica="worker-1") == ["[worker-1] two"]

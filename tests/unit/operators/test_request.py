@@ -10,6 +10,7 @@ from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.plan.layout import lay_out
 from airflow_trainer_provider.kinds.manifest import plan_manifest
+from airflow_trainer_provider.kinds.objects.labels import GROUPS
 from airflow_trainer_provider.operators.request import request_of
 from airflow_trainer_provider.spec import parse_manifest_spec, parse_spec
 
@@ -69,6 +70,11 @@ def test_size_resources_and_place_are_there_and_no_variable():
         ({"gpu": {"amd.com/gpu": 4}}, 16, {"gpu": 4, "cpu": None, "memory_bytes": None}),
         ({"gpu": {"fraction": 0.5}}, 0, {"gpu": 0.5, "cpu": None, "memory_bytes": None}),
         ({"cpu": {"limits": 2}}, 0, {"gpu": 0, "cpu": 2.0, "memory_bytes": None}),
+        (
+            {"cpu": {"requests": 1, "limits": 2}, "memory": {"requests": "1Gi", "limits": "2Gi"}},
+            0,
+            {"gpu": 0, "cpu": 1.0, "memory_bytes": 2**30},
+        ),
     ],
 )
 def test_what_a_node_asks_for(resources, gpus, requested):
@@ -98,3 +104,16 @@ def test_of_a_manifest_what_is_known_is_there():
     request = request_of(HANDLE, plan_manifest(parse_manifest_spec({"manifest": manifest})), 1, None)
 
     assert (request["nodes"], request["queue"], request["gpus"], request["image"]) == (4, "team", None, None)
+
+
+def test_the_size_of_a_manifest_is_not_that_of_an_earlier_job():
+    manifest = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"annotations": {GROUPS: '{"node": 9}'}},
+        "spec": {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 3}},
+    }
+
+    request = request_of(HANDLE, plan_manifest(parse_manifest_spec({"manifest": manifest})), 1, None)
+
+    assert (request["nodes"], request["queue"]) == (3, None)

@@ -32,6 +32,19 @@ def pytorch(containers=None, replicas=2, run_policy=None, **pod):
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j"}, "spec": spec}
 
 
+def mpi():
+    gpus = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+
+    def group(count, **container):
+        return {
+            "replicas": count,
+            "template": {"spec": {"containers": [{"name": "x", "image": "good/i", **container}]}},
+        }
+
+    spec = {"mpiReplicaSpecs": {"Launcher": group(1), "Worker": group(4, **gpus)}}
+    return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "j"}, "spec": spec}
+
+
 def train_job(**trainer):
     spec = {"runtimeRef": {"name": "torch"}, "trainer": trainer}
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "j"}, "spec": spec}
@@ -119,6 +132,14 @@ WORKER = "manifest.spec.pytorchReplicaSpecs.Worker.template.spec"
             {"field": "resources_per_node.memory", "required": True},
             [("manifest.spec.template.spec.containers[0].resources.memory", None, "a value")],
         ),
+        (
+            pytorch(initContainers=[{"name": "get", "image": "bad/i"}]),
+            {"field": "image", "pattern": "good/.*"},
+            [
+                (f"{MASTER}.initContainers[0].image", "bad/i", "text that matches good/.*"),
+                (f"{WORKER}.initContainers[0].image", "bad/i", "text that matches good/.*"),
+            ],
+        ),
         (job(), {"field": "manifest", "forbidden": True}, [("manifest", "Job", "no value")]),
         (job(), {"field": "elastic.max_nodes", "max": 1}, []),
         (pytorch(), {"field": "framework", "allowed": ["jax"]}, [("framework", "pytorch", "one of jax")]),
@@ -150,3 +171,27 @@ def test_a_manifest_of_a_strange_shape_is_read_as_far_as_it_can_be(field, strang
         # What no job can be is refused before.
         with contextlib.suppress(SpecError):
             violations(manifest, {"field": field, "max": 4})
+
+
+def test_an_init_container_need_not_have_what_the_training_has():
+    train = {"name": "x", "image": "good/i", "resources": {"limits": {"memory": "1Gi"}}}
+    manifest = job(template={"spec": {"containers": [train], "initContainers": [{"name": "get", "image": "good/i"}]}})
+
+    assert violations(manifest, {"field": "resources_per_node.memory", "required": True}) == []
+
+
+def test_a_launcher_need_not_have_what_the_nodes_have():
+    assert violations(mpi(), {"field": "resources_per_node.gpu", "required": True}) == []
+
+
+def test_a_launcher_is_not_a_node():
+    assert violations(mpi(), {"field": "num_nodes", "max": 4}) == []
+    assert violations(mpi(), {"field": "num_nodes", "max": 3}) == [("manifest.spec.mpiReplicaSpecs", 4, "at most 3")]
+
+
+def test_a_group_without_a_number_is_one_node():
+    manifest = pytorch()
+    del manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"]
+
+    rule = {"field": "num_nodes", "max": 1}
+    assert violations(manifest, rule) == [("manifest.spec.pytorchReplicaSpecs", 2, "at most 1")]

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.presets.library import find_presets, load_presets, preset_names
+from airflow_trainer_provider.presets.yaml_folder import read_mapping
 
 
 @pytest.fixture
@@ -138,3 +139,12 @@ def test_what_is_no_list_of_names_is_refused(value):
     with pytest.raises(SpecError) as caught:
         preset_names(value)
     assert caught.value.problems[0].field.startswith("presets")
+
+
+def test_a_file_that_cannot_be_opened_is_an_error(tmp_path):
+    with pytest.raises(SpecError) as caught:
+        read_mapping(tmp_path / "gone.yaml")
+
+    (problem,) = caught.value.problems
+    assert problem.field == str(tmp_path / "gone.yaml")
+    assert problem.fix == "Correct it: No such file or directory."

@@ -76,6 +76,24 @@ async def test_the_framework_of_a_kind_that_runs_one_only_is_known(api, cluster)
     assert (handle.framework, handle.leader) == ("pytorch", "master-0")
 
 
+@pytest.mark.parametrize(
+    ("owner", "found"), [("Service", []), ("JobSet", []), ("MPIJob", []), ("TrainJob", []), ("CronJob", ["a"])]
+)
+async def test_a_job_that_a_training_job_consists_of_is_none(api, cluster, owner, found):
+    add(api, "a", **X, ownerReferences=[{"kind": owner, "name": "s", "uid": "u"}])
+
+    assert names(await find(cluster, Wanted(selector="app=x", every=True))) == found
+
+
+@pytest.mark.parametrize(("ttl", "expires"), [({"ttlSecondsAfterFinished": 60}, True), ({}, False)])
+async def test_the_handle_says_whether_the_cluster_deletes_the_job(api, cluster, ttl, expires):
+    add_job(api, "job", "a", spec={"completions": 1, "template": {}, **ttl})
+
+    (handle,) = await find(cluster, Wanted(name="a"))
+
+    assert handle.expires is expires
+
+
 async def test_what_belongs_to_another_job_is_none_unless_its_kind_is_named(api, cluster):
     add(api, "a", **X, ownerReferences=[{"kind": "JobSet", "name": "s", "uid": "u"}])
 

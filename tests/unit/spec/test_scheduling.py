@@ -87,6 +87,20 @@ def _requirement(**fields: Any) -> dict[str, Any]:
         ({"topology": {"key": "zone", "required": "maybe"}}, "topology.required", "maybe", "true or false", "Change"),
         ({"priority_class": "High"}, "priority_class", "High", "1 to 253 lowercase", "Write the object's name alone."),
         ({"scheduler_name": "KAI Scheduler"}, "scheduler_name", "KAI Scheduler", "1 to 253 lowercase", "Write the"),
+        (
+            _toleration(key="a", seconds=30),
+            "tolerations[0].seconds",
+            30,
+            "no value, unless effect is NoExecute",
+            "Set effect to NoExecute",
+        ),
+        (
+            _requirement(key="cores", operator="Gt", values=["many"]),
+            "node_affinity[0].values",
+            ["many"],
+            "one whole number beside operator Gt",
+            "Set values to a list of one number.",
+        ),
     ],
     ids=str,
 )
@@ -206,3 +220,9 @@ def test_what_is_wrong_with_a_gang_is_named(gang, field, allowed, fix):
 def test_a_gang_is_of_the_whole_job():
     with pytest.raises(SpecError, match=r"Write it as scheduling\.gang, which is of the whole job\."):
         parse_spec({"framework": "jax", "replicas": {"worker": {"scheduling": {"gang": "kai"}}}})
+
+
+def test_a_label_may_be_empty():
+    labels = {"node-role.kubernetes.io/gpu": ""}
+
+    assert parse_spec({"framework": "jax", "scheduling": {"node_selector": labels}}).scheduling.node_selector == labels

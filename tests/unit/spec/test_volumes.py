@@ -221,6 +221,28 @@ def test_a_source(source):
             "Put the password",
         ),
         ({**_s3(), "sub_path": "a"}, ".sub_path", "a", "no value beside s3", "Append it to s3.uri"),
+        (
+            _git(repository="ssh://git:hunter2@git.example/x"),
+            ".git.repository",
+            "a URL with a user",
+            "a URL without a user and a password",
+            "Put the password into a Secret",
+        ),
+        (
+            _s3(endpoint="https://minio.example:99999"),
+            ".s3.endpoint",
+            "https://minio.example:99999",
+            "an http:// or https:// URL",
+            "Write the address",
+        ),
+        (
+            {**_new(volume_mode="Block"), "read_only": True},
+            ".read_only",
+            "a value",
+            "no value beside volume_mode",
+            "Drop it",
+        ),
+        ({"mount_path": "/dev", "claim": "a"}, ".mount_path", "/dev", "other than /, /dev", "Mount it elsewhere"),
     ],
     ids=str,
 )

@@ -52,6 +52,13 @@ SPEC_LEVEL = [
         "a value",
         "Set replicas.worker.overrides[0].index.",
     ),
+    Wrong(
+        PYTORCH | {"resources_per_node": {"extended": {"kubernetes.io/gpu": 1}}},
+        "resources_per_node.extended",
+        "kubernetes.io/gpu",
+        "a DNS domain other than kubernetes.io",
+        "Write the name as the nodes have it",
+    ),
     # Misspelt.
     Wrong(PYTORCH | {"rplicas": {}}, "rplicas", "rplicas", "replicas", "Did you mean 'replicas'?"),
     Wrong(PYTORCH | {"nproc": 2}, "nproc", "nproc", "num_proc_per_node", "Remove it; it is not a field here."),
@@ -521,6 +528,26 @@ LAYOUT_LEVEL = [
 
 LOCAL_LEVEL = [
     Wrong(
+        PYTORCH | {"command": ["/bin/sh"], "env": {"PATH": "/nowhere"}},
+        "command",
+        "torchrun",
+        "a program in the worker's PATH",
+        "Install it",
+    ),
+    *(
+        Wrong(
+            {"framework": "mpi", "command": ["sh"], "num_nodes": 2, "replicas": {"worker": worker}},
+            field,
+            "a value",
+            "no value: on this machine they are those of the launcher",
+            f"Set {field.rpartition('.')[2]} of the job.",
+        )
+        for field, worker in {
+            "replicas.worker.env": {"env": {"A": "b"}},
+            "replicas.worker.overrides.working_dir": {"overrides": [{"index": 0, "working_dir": "/"}]},
+        }.items()
+    ),
+    Wrong(
         JAX | {"image": "python:3.12"},
         "image",
         "python:3.12",
@@ -793,3 +820,11 @@ def test_a_right_spec(given: dict[str, Any], field: str, value: Any) -> None:
 def test_the_table_is_as_long_as_was_promised() -> None:
     assert len(SPEC_LEVEL) + len(LAYOUT_LEVEL) + len(LOCAL_LEVEL) >= 30
     assert os.environ.get(UID_VARIABLE) is None
+
+
+def test_a_relative_folder_is_refused_also_where_it_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+
+    with pytest.raises(SpecError, match="working_dir: got 'src'; allowed: the whole path"):
+        LocalBackend(tmp_path / "root", 0.05, None).check(plan_job(parse_spec(JAX | {"working_dir": "src"})))

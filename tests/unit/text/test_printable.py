@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from airflow_trainer_provider.text.printable import plain, printable
+from airflow_trainer_provider.text.printable import CUT, last_lines, plain, printable
 
 #: Text, and what remains of it.
 WRITTEN = [
@@ -50,6 +50,7 @@ def test_lines_and_messages_are_reduced_to_printable_text(written, left):
         (b"1/9\x08\x08\x082/9\x08\x08\x083/9", "3/9"),
         (b"N\x08NA\x08AM\x08ME\x08E", "NAME"),
         (b"\x08\x08a", "a"),
+        (b"10%\r50%\r\x1b[K\n", "50%"),
         (b"\x9b31m no UTF-8 \xff", "\ufffd31m no UTF-8 \ufffd"),
         (b"", ""),
     ],
@@ -73,3 +74,8 @@ def test_the_time_grows_linearly_with_the_line(piece):
 
     # Quadratic time would be minutes.
     assert time.process_time() - begin < 2
+
+
+def test_the_last_line_is_kept_however_long_it_is():
+    assert last_lines(["a" * 10, "b" * 10], longest=8, most=5) == ("b" * 8 + CUT,)
+    assert last_lines([], longest=8, most=5) == ()

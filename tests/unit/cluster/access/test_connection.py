@@ -150,6 +150,8 @@ def test_a_field_that_is_there_wins_over_its_older_name():
         ({"cluster_context": f"token:\n{SECRET}"}, "field cluster_context is 'a text of"),
         ({"in_cluster": f"token: {SECRET}\n"}, "field in_cluster is 'a text of"),
         ({"namespace": [{"token": SECRET}]}, "field namespace is \\['a dict'\\]; allowed: text"),
+        ({"namespace": "team/x"}, "field namespace is 'team/x'; allowed: the name of a namespace"),
+        ({"in_cluster": TOKEN}, "field in_cluster is 'a text of 31 characters'"),
         ({"in_cluster": True, "kube_config": SECRET}, "gives in_cluster and kube_config: .* only one"),
         ({"kube_config_path": "a", "kube_config": SECRET}, "gives kube_config_path and kube_config: .* only one"),
     ],
@@ -736,3 +738,7 @@ def _keep(made, one):
 
 def _idle(one):
     return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+
+
+def test_an_empty_kubeconfig_leads_to_no_cluster():
+    assert read(kube_config={}, in_cluster=True) == ClusterConnection("conn", in_cluster=True)

@@ -88,6 +88,8 @@ async def test_a_kind_without_a_time_to_live_goes_with_a_job_that_has_one(api):
     timer = api.get(JOBS, f"expiry-{job.uid}")
     assert timer["spec"]["ttlSecondsAfterFinished"] == 60
     assert (timer["spec"]["completions"], timer["spec"]["parallelism"]) == (0, 0)
+    # The API server accepts this and OnFailure for a Job, and no other.
+    assert timer["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     (owner,) = api.get(job.resource, "j")["metadata"]["ownerReferences"]
     metadata = timer["metadata"]
     assert owner == {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"]}

@@ -9,7 +9,7 @@ import pytest
 from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.cluster.operations import suspension, wait
 from airflow_trainer_provider.cluster.state.kueue import WORKLOADS
-from airflow_trainer_provider.errors import JobLost, ManageError, SpecError
+from airflow_trainer_provider.errors import ApiError, JobLost, ManageError, SpecError
 from airflow_trainer_provider.hooks.jobs import get, overviews, search
 from airflow_trainer_provider.job.backend import Wanted
 from airflow_trainer_provider.job.status import JobPhase
@@ -110,7 +110,8 @@ async def test_a_name_that_several_have_is_reported_with_their_kinds_and_one_can
 
 
 async def test_a_kind_that_there_is_not(api, backends):
-    with pytest.raises(SpecError, match="allowed: JAXJob, Job, MPIJob"):
+    known = "JAXJob, Job, MPIJob, PaddleJob, PyTorchJob, TFJob, TrainJob, XGBoostJob"
+    with pytest.raises(SpecError, match=f"allowed: {known}"):
         await _get(backends, kind="JAXJobs")
 
 
@@ -394,3 +395,48 @@ async def test_a_failed_job_is_described_with_its_verdict_and_its_warnings(api, 
     assert found.warnings == (("2026-11-21T07:02:00Z", "JAXJob j: FailedCreatePod: exceeded quota (3 times)"),)
     assert found.diagnosis.reason == "BackoffLimitExceeded"
     assert found.to_json()["diagnosis"]["retry_can_help"] == "unknown"
+
+
+async def test_a_cluster_that_does_not_answer_what_it_has_does_not_count_as_one_without_jobs(api, backends):
+    add_job(api, "jaxjob", "j")
+    api.answer(403, "GET", r"/apis/kubeflow\.org/v1$")
+
+    with pytest.raises(ApiError, match="403 Forbidden"):
+        await _get(backends)
+
+
+async def test_a_warning_that_came_once_has_no_count(api, backends):
+    add_job(api, "jaxjob", "j")
+    about = {"involvedObject": {"kind": "JAXJob", "name": "j"}, "lastTimestamp": "2026-11-21T07:02:00Z"}
+    api.add(EVENTS, "e", type="Warning", reason="FailedCreatePod", message="exceeded quota", **about)
+
+    backend, handle = await _get(backends)
+    ((_, text),) = (await backend.describe(handle)).warnings
+
+    assert text == "JAXJob j: FailedCreatePod: exceeded quota"
+
+
+async def test_a_job_whose_name_another_takes_while_it_is_deleted_is_gone(api, backends):
+    add_job(api, "jaxjob", "j", metadata=ours("j"))
+    backend, handle = await _get(backends)
+
+    def replaced():
+        api.remove(KINDS["jaxjob"].resource, "j")
+        add_job(api, "jaxjob", "j", metadata=ours("j"))
+
+    api.before("PATCH", f"/{JAXJOBS}/j$", replaced)
+
+    assert await backend.delete(handle, "deleted by me") == "The jaxjob j in namespace team is gone already."
+    assert api.deletes == []
+    assert labels.CANCELLED not in api.get(KINDS["jaxjob"].resource, "j")["metadata"]["annotations"]
+
+
+async def test_a_replica_that_has_ended_does_not_run(api, backends):
+    add_job(api, "jaxjob", "j", metadata=ours("j", **{labels.GROUPS: '{"worker": 2}'}))
+    add_pod(api, "j")
+    ended = {"exitCode": 0, "startedAt": "2026-11-21T07:00:01Z", "finishedAt": "2026-11-21T07:00:59Z"}
+    add_pod(api, "j", phase="Succeeded", index=1, state={"terminated": ended})
+
+    (found,) = await overviews(backends.values())
+
+    assert (found.running, found.replicas) == (1, 2)

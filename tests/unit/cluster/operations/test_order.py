@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from airflow_trainer_provider.cluster.operations.order import manifest_order
 from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobPhase
-from airflow_trainer_provider.kinds.base import Facts
+from airflow_trainer_provider.kinds.base import Facts, ReplicaRef
 from airflow_trainer_provider.kinds.manifest import plan_manifest
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS, manifest_kinds
@@ -279,3 +281,44 @@ def test_the_time_to_live_of_a_v2beta1_mpijob_is_its_own():
 
     assert main["spec"]["runPolicy"]["ttlSecondsAfterFinished"] == 30
     assert labels.TTL not in main["metadata"]["annotations"]
+
+
+def _batch_job(*held, **spec):
+    """A Job that something else has created, with conditions that hold."""
+    since = "2026-01-01T00:00:00Z"
+    conditions = [
+        {"type": name, "status": "True", "reason": "R", "message": "M", "lastTransitionTime": since} for name in held
+    ]
+    return {"metadata": {}, "spec": {"completions": 1, **spec}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("condition", "phase"),
+    [
+        # Its last Pods are still ending.
+        ("SuccessCriteriaMet", JobPhase.SUCCEEDED),
+        ("FailureTarget", JobPhase.FAILED),
+        ("Complete", JobPhase.SUCCEEDED),
+        ("Failed", JobPhase.FAILED),
+    ],
+)
+def test_a_job_has_ended_once_its_end_is_decided(condition, phase):
+    found = KINDS["job"].read(_batch_job(condition), [])
+
+    assert (found.phase, found.reason, found.message) == (phase, "R", "M")
+    assert found.finished_at == datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def test_a_job_that_was_suspended_is_suspended_unless_it_has_ended():
+    found = KINDS["job"].read(_batch_job(suspend=True), [])
+
+    assert (found.phase, found.reason) == (JobPhase.SUSPENDED, "JobSuspended")
+    assert KINDS["job"].read(_batch_job("Complete", suspend=True), []).phase is JobPhase.SUCCEEDED
+
+
+@pytest.mark.parametrize(("index", "ref"), [("2", ReplicaRef("worker", 2)), ("x", None), (None, None)])
+def test_a_pod_of_an_indexed_job_is_the_replica_of_its_index(index, ref):
+    main = _batch_job(completionMode="Indexed", completions=3)
+    pod_labels = index and {"batch.kubernetes.io/job-completion-index": index}
+
+    assert KINDS["job"].replica_ref({"metadata": {"labels": pod_labels}}, main) == ref

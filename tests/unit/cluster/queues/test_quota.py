@@ -62,6 +62,7 @@ ROW = Shortage(resource="nvidia.com/gpu", flavor="a100", needed=4, free=2)
         ("", GPU, cluster_queue("32", "30"), [ROW.model_copy(update={"total": 32, "used": 30})]),
         ("", GPU, cluster_queue("32", "28"), []),
         ("", GPU, cluster_queue("32", "30", cohort="all"), []),
+        ("", GPU, cluster_queue("32", "30", cohortName="all"), []),
         ("", {"cpu": "4"}, cluster_queue("32", "30"), []),
     ],
 )
@@ -85,3 +86,12 @@ def test_a_flavor_that_has_enough_is_enough():
 )
 def test_a_job_that_is_larger_than_all_quota_never_starts(message, never):
     assert can_never_start(workload(message)) is never
+
+
+def test_all_pod_sets_of_a_job_need_something_together():
+    waiting = workload("", **GPU)
+    waiting["status"]["resourceRequests"].append({"name": "launcher", "resources": {"nvidia.com/gpu": "1"}})
+
+    (found,) = shortages(waiting, quotas_of(cluster_queue("32", "28")))
+
+    assert (found.needed, found.free) == (5, 4)

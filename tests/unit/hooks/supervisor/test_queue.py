@@ -116,3 +116,20 @@ async def test_a_request_runs_in_the_context_of_the_task_that_makes_it():
     await asyncio.gather(*(report(name) for name in "ab"))
 
     assert found == [("a", "a"), ("b", "b")]
+
+
+async def test_log_lines_do_not_wait_for_a_pause_while_no_job_ends(clock, monkeypatch):
+    monkeypatch.setattr(f"{RequestQueue.__module__}._LONGEST_PAUSE", 3600)
+    queue = RequestQueue()
+
+    async def take_an_hour():
+        clock(3600)
+
+    await queue.run(take_an_hour)
+    usual = asyncio.ensure_future(queue.run(take_an_hour))
+    await asyncio.sleep(0.01)
+
+    await with_timeout(queue.run(lambda: asyncio.sleep(0), Turn.SOON), 60)
+
+    assert not usual.done()
+    usual.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -116,3 +117,11 @@ def test_expressions_that_take_long_are_dropped(monkeypatch):
 
 def test_the_end_of_a_long_line_is_not_searched():
     assert Patterns({"loss": r"loss=(\d)"}).read("x" * 3000 + " loss=1") is None
+
+
+def test_the_path_of_a_checkpoint_is_cut_and_can_be_stored():
+    path = "a\x00" + "b" * 2000
+
+    found = read_json_line(json.dumps({"trainer_progress": {"checkpoint": {"path": path}}}))
+
+    assert found == Report(checkpoint={"step": None, "path": "a\ufffd" + "b" * 1022})

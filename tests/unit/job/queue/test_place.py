@@ -25,6 +25,7 @@ def unknown(why="No user says."):
         (Shortage(resource="cpu", flavor=None, free=0.25, needed=1.5), "needs 1.5 CPU, 0.25 free"),
         (Shortage(resource="memory", needed=2.5 * 2**30, free=0), "needs 2.5 GiB memory, 0 free"),
         (Shortage(resource="acme.com/npu", flavor="x", needed=123456), "needs 123,456 acme.com/npu in x"),
+        (Shortage(resource="acme.com/npu", needed=1234567), "needs 1,234,567 acme.com/npu"),
     ],
 )
 def test_a_shortage_in_words(shortage, text):
@@ -62,3 +63,10 @@ def test_the_log_says_once_why_a_position_is_unknown():
     assert notes.note(unknown()) is None
     assert notes.note(place(3)) == "position 3 of 30 in queue team-nlp"
     assert notes.note(unknown()) is None
+
+
+def test_a_place_that_a_newer_version_has_written_is_read():
+    newer = place(3, missing=(GPU,)).model_dump(mode="json")
+    newer["missing"][0]["future"] = newer["future"] = 1
+
+    assert QueuePlace.model_validate(newer) == place(3, missing=(GPU,))

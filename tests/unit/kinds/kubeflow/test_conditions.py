@@ -170,3 +170,16 @@ def test_a_job_that_lost_a_worker_may_succeed():
     main["status"]["conditions"].append({"type": "Succeeded", "status": "True", "reason": "MPIJobSucceeded"})
 
     assert MPIJOB_V2BETA1.read(main, ()).phase is JobPhase.SUCCEEDED
+
+
+def test_the_message_of_a_condition_is_handed_on():
+    assert TFJOB.read(held(Failed="a worker has"), ()).message == "a worker has"
+    assert TFJOB.read(held(Created="made", Suspended="stopped"), ()).message == "stopped"
+
+
+@pytest.mark.parametrize("condition", ["Running", "Suspended", "Restarting"])
+def test_a_job_that_has_not_ended_has_its_start(condition):
+    main = held(**{condition: "it is"})
+    main["status"]["startTime"] = TIME
+
+    assert TFJOB.read(main, ()).started_at == datetime(2026, 1, 1, tzinfo=timezone.utc)

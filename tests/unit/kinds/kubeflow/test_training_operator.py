@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from typing import Any
 
@@ -388,3 +389,20 @@ def test_suspending_and_the_time_to_live_are_patches_of_the_run_policy():
     assert JAXJOB.suspension.patch(False) == {"spec": {"runPolicy": {"suspend": False}}}
     assert JAXJOB.retention.patch is not None
     assert JAXJOB.retention.patch(60) == {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 60}}}
+
+
+@pytest.mark.parametrize("policy", [{"clean_pods": "All"}, {"ttl_seconds_after_finished": 5}])
+def test_a_job_that_is_kept_only_when_it_fails_may_say_how(policy):
+    job = job_of("jax", run_policy=policy, on_finish_action="delete_succeeded")
+
+    ClusterBackend("training-operator", None, "n").check(job)
+
+
+def test_the_only_replica_of_a_tfjob_has_its_own_address():
+    main = main_of(job_of("tensorflow", num_nodes=1, replicas={}))
+
+    task = {"type": "chief", "index": 0}
+    assert json.loads(env_of(main, "Chief")["TF_CONFIG"]) == {
+        "cluster": {"chief": ["train-chief-0:2222"]},
+        "task": task,
+    }

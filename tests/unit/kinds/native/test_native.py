@@ -338,3 +338,20 @@ def test_pods_that_are_none_of_the_replicas_have_no_reference():
     assert NATIVE.replica_ref({"metadata": {"labels": {INDEX_LABEL: "0"}}}, main) is None
     assert NATIVE.replica_ref({"metadata": {"labels": {INDEX_LABEL: "0", FIRST_RANK: "2"}}}, main) is None
     assert NATIVE.groups(main) == {"worker": 2}
+
+
+def test_a_launcher_whose_settings_are_its_workers_has_a_job_of_its_own():
+    job = job_of("mpi", command=None, args=(), resources_per_node=None)
+
+    sizes = {each["metadata"]["name"]: each["spec"]["completions"] for each in jobs_of(rendered(job))}
+
+    assert sizes == {"train-launcher": 1, "train-worker": 2}
+
+
+@pytest.mark.parametrize(("field", "value"), [("hostname", "x"), ("subdomain", "x"), ("setHostnameAsFQDN", True)])
+def test_the_backend_itself_sets_host_names(field, value):
+    with pytest.raises(UnsupportedField) as caught:
+        NATIVE.renderer.check(job_of("jax", pod_template={"spec": {field: value}}))
+
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.fix) == (f"pod_template.spec.{field}", f"Drop {field}.")

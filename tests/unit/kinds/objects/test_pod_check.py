@@ -142,3 +142,10 @@ def test_variables_of_the_template_that_trainer_sets_for_a_launcher_are_refused(
 
     with pytest.raises(SpecError, match="OMPI_MCA_plm_rsh_args"):
         ClusterBackend("trainer", None, "n").check(job_of("mpi", runtime_ref="mpi", pod_template=template))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_image_may_stand_in_the_pod_template(backend):
+    template = _containers({"name": "train", "image": "train:1"})
+
+    ClusterBackend(backend, None, "n").check(job_of(FRAMEWORKS[backend], image=None, pod_template=template))

@@ -230,3 +230,10 @@ def test_the_launcher_of_an_mpijob_v1_has_an_account_of_the_operators(place):
     worker = job_of("mpi", replicas={"worker": pod})
     accounts = {pod["spec"].get("serviceAccountName") for pod in pods_of("training-operator", worker)}
     assert accounts == {None, "data"}
+
+
+def test_root_is_not_the_user_of_a_runtime():
+    pod = {"security": {"run_as_user": 0}}
+    problem = problem_of("trainer", "mpi", runtime_ref="TrainingRuntime/mine", pod=pod)
+
+    assert (problem.field, problem.value) == ("pod.security.run_as_user", 0)

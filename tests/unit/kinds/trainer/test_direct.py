@@ -232,6 +232,7 @@ def test_fields_that_trainjob_has(fields, in_pods):
         # One that is mounted there already would be merged with it.
         ({"volumes": [{"mount_path": "/scripts", "name": "c", "claim": "c"}]}, "containers.node.volumeMounts"),
         ({"volumes": [{"mount_path": "/x", "name": "scripts", "claim": "c"}]}, "volumes"),
+        ({"volumes": [{"mount_path": "/src", "git": {"repository": "https://h/x", "image": "g"}}]}, "initContainers"),
         ({"env": {"PET_NNODES": "7"}}, "env.PET_NNODES"),
         (_train(env=[{"name": "PET_NODE_RANK", "value": "7"}]), "env.PET_NODE_RANK"),
         (_train(tty=True), "containers.node.tty"),

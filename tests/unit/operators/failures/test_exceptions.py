@@ -51,6 +51,11 @@ def _failed(reason, message=None):
         ),
         (errors.SpecError([PROBLEM]), "Rejected", "no"),
         (errors.UnsupportedField("native", PROBLEM), "Rejected", "no"),
+        (
+            errors.PolicyViolation([errors.Violation("num_nodes", 3, "at most 2", "Because.", "a.yaml")]),
+            "Rejected",
+            "no",
+        ),
         (errors.SubmitError("Later."), "Rejected", "unknown"),
         (errors.BackendUnavailable("None."), "Rejected", "no"),
         (errors.JobLost("Gone."), "TrainJobFailure", "unknown"),

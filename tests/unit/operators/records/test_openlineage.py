@@ -86,3 +86,11 @@ def test_a_job_whose_outcome_has_not_reached_the_task_is_named(operator):
 
 def test_a_task_that_came_to_no_job_has_no_facet(operator):
     assert operator.get_openlineage_facets_on_failure(None).run_facets == {}
+
+
+def test_a_failure_without_a_replica_counts_each_replica_once(operator):
+    rows = tuple({"replica": f"worker-{index}"} for index in range(2))
+    late = Diagnosis(job="j", phase="failed", reason="DeadlineExceeded", message="Too long.", others=rows)
+    operator.handle, operator.outcome = HANDLE, JobOutcome(failure=late)
+
+    assert _facet(operator.get_openlineage_facets_on_failure(None))["replicas"] == 2

@@ -19,6 +19,7 @@ from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import spec_digest
 from airflow_trainer_provider.job.outcome import JobOutcome
 from airflow_trainer_provider.operators import outcome
+from airflow_trainer_provider.operators.taskflow import decorators
 from airflow_trainer_provider.operators.taskflow import operator as operators
 from airflow_trainer_provider.operators.taskflow.decorators import (
     mpi_job_task as mpi_job,
@@ -308,3 +309,7 @@ def test_each_parameter_of_the_operators_can_be_given():
     ):
         assert issubclass(function_operator, plain)
     assert set(inspect.signature(operators.FunctionJobOperator.__init__).parameters) == own
+
+
+def test_each_decorator_is_declared():
+    assert {name.removesuffix("_task") for name in vars(decorators) if name.endswith("_task")} == set(DECORATORS)

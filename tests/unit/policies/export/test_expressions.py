@@ -125,3 +125,20 @@ def test_the_replica_specs_are_those_of_the_kinds():
 )
 def test_a_path_as_an_expression(path, expression):
     assert cel.optional("object", path) == expression
+
+
+@pytest.mark.parametrize("field", ["command", "args"])
+def test_a_rule_for_words_that_a_launchers_container_holds_as_well_is_not_exported(field):
+    rule = Rule(reason="Because.", field=field, forbidden=True)
+
+    for target in TARGETS:
+        with pytest.raises(NotExported, match="no object has a field for it"):
+            expressions(rule, "forbidden", target)
+
+
+def test_a_locked_framework_refuses_the_objects_of_others():
+    rule = Rule(reason="Because.", field="framework", locked="jax")
+
+    found = {target.framework: expressions(rule, "locked", target) for target in TARGETS if target.framework}
+    assert found.pop("jax") == []
+    assert [*found.values()] == [["false"]] * len(found)

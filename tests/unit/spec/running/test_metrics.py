@@ -7,6 +7,7 @@ import pytest
 from airflow_trainer_provider.errors import SpecError
 from airflow_trainer_provider.job.identity import spec_digest
 from airflow_trainer_provider.spec import parse_manifest_spec, parse_spec
+from airflow_trainer_provider.spec.running.metrics import compiled
 
 NAMES = "a letter and then at most 63 letters, digits"
 SYNTAX = "in the syntax of RE2, which has neither lookaround nor back references"
@@ -62,3 +63,9 @@ def test_a_manifest_has_metrics_too():
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {}}}
 
     assert parse_manifest_spec({"manifest": manifest, "metrics": {"loss": "(a)"}}).metrics == {"loss": "(a)"}
+
+
+def test_a_line_that_matches_without_its_value_has_none():
+    loss = compiled("loss=([0-9.]+)?")
+
+    assert [loss.find(line) for line in (b"loss=0.5", b"loss=", b"lr=1")] == ["0.5", None, None]

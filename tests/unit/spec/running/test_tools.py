@@ -70,6 +70,13 @@ def _parse(tools: Any) -> Any:
         (_tool(access="url", url="https://a/{run}"), "tb.url", "https://a/{run}", "{job} and {namespace}", "Correct"),
         (_tool(access="url", url="https://ada:s3cret@a:99999999"), "tb.url", "a URL with '@'", URL, "Drop user and"),
         (_tool(access="url", url="https://a", path="/b"), "tb.path", "/b", "no value, unless access", "Drop path"),
+        (
+            _tool(access="ingress", host="{job}.{namespace}." + "a" * 126),
+            "tb.host",
+            "{job}.{namespace}." + "a" * 126,
+            "the name of a host",
+            "Write the host alone",
+        ),
         (_tool(nodePort=30600), "tb.nodePort", "nodePort", "port, access, node_port", "Did you mean 'node_port'?"),
     ],
 )
@@ -123,3 +130,9 @@ def test_what_is_right_is_taken():
 
 def test_numbers_that_a_template_has_rendered_are_numbers():
     assert _parse({"tb": {"port": "6006", "access": "node_port", "node_port": "30600"}})["tb"].node_port == 30600
+
+
+def test_two_hosts_may_have_the_same_path():
+    tools = {name: {"port": 80, "access": "ingress", "host": f"{name}.example"} for name in "ab"}
+
+    assert [*_parse(tools)] == ["a", "b"]

@@ -88,3 +88,12 @@ def test_a_launcher_has_only_its_own():
     }
 
     assert [VOLUME in names for names in (found["launcher"], found["worker"])] == [False, True]
+
+
+def test_the_claims_of_a_pod_template_stay():
+    claims = [{"name": "gpu"}]
+    container = {"name": "train", "resources": {"claims": claims, "requests": {"cpu": "1"}}}
+
+    spec = spec_of({"cpu": 2}, pod_template={"spec": {"containers": [container]}})
+
+    assert spec["containers"][0]["resources"] == {"claims": claims, "requests": {"cpu": "2"}, "limits": {"cpu": "2"}}

@@ -261,3 +261,26 @@ def test_kai_is_refused_where_it_does_not_group_the_pods(backend, framework):
     problem = refusal(backend, framework, "kai")
 
     assert (problem.field, problem.value) == ("scheduling.gang.scheduler", "kai")
+
+
+@pytest.mark.parametrize(
+    ("kind", "framework"), [(PYTORCHJOB, "pytorch"), (MPIJOB_V2BETA1, "mpi")], ids=["v1", "v2beta1"]
+)
+def test_an_operator_starts_a_gang_with_fewer_pods_than_all(kind, framework):
+    (main,) = objects_of(kind, framework, gang={"scheduler": "volcano", "min_available": 1})
+
+    assert main["spec"]["runPolicy"]["schedulingPolicy"] == {"minAvailable": 1}
+
+
+def test_a_pod_group_starts_with_fewer_pods_than_all():
+    objects = objects_of(NATIVE, "xgboost", gang={"scheduler": "volcano", "min_available": 2})
+
+    (group,) = (each for each in objects if each["kind"] == "PodGroup")
+    assert group["spec"] == {"minMember": 2}
+
+
+@pytest.mark.parametrize("backend", ["training-operator", "native"])
+def test_a_gang_may_be_of_all_pods(backend):
+    gang = {"scheduler": "coscheduling", "min_available": 2}
+
+    ClusterBackend(backend, None, "default").check(job_of("jax", scheduling={"gang": gang}))

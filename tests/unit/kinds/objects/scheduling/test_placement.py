@@ -169,3 +169,17 @@ def test_what_a_pod_template_says_holds_as_well():
     assert keys == [["a", "pool", "zone"], ["pool", "zone"]]
     assert [each["weight"] for each in nodes[PREFERRED]] == [5, 100]
     assert [each["topologyKey"] for each in spec["affinity"]["podAffinity"][REQUIRED]] == ["host", "zone"]
+
+
+@pytest.mark.parametrize(
+    ("given", "rendered"),
+    [
+        ({"key": "zone", "operator": "NotIn", "values": ["a"]}, {"key": "zone", "operator": "NotIn", "values": ["a"]}),
+        ({"key": "spot", "operator": "DoesNotExist"}, {"key": "spot", "operator": "DoesNotExist"}),
+        ({"key": "cores", "operator": "Gt", "values": [8]}, {"key": "cores", "operator": "Gt", "values": ["8"]}),
+    ],
+)
+def test_the_requirements_on_the_labels_of_nodes(given, rendered):
+    nodes = spec_of(scheduling={"node_affinity": [given]})["affinity"]["nodeAffinity"]
+
+    assert nodes == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [rendered]}]}}

@@ -174,6 +174,23 @@ def _of_workers(*volumes: dict[str, Any]) -> dict[str, Any]:
             "a path other than that of resources_per_node.shared_memory",
             "Drop one of them.",
         ),
+        ("mpi", _at("/etc/mpi"), "volumes[0].mount_path", "/etc/mpi", "/etc/mpi", "Mount it elsewhere"),
+        (
+            "jax",
+            {
+                "volumes": [CLAIM],
+                "pod_template": {
+                    "spec": {
+                        "volumes": [{"name": "x"}],
+                        "containers": [{"name": "train", "volumeDevices": [{"name": "x", "devicePath": "/data"}]}],
+                    }
+                },
+            },
+            "volumes[0].mount_path",
+            "/data",
+            "a path other than that of pod_template.spec.containers[name=train].volumeDevices[0]",
+            "Mount one of them elsewhere",
+        ),
     ],
     ids=str,
 )

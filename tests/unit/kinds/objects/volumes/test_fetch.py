@@ -299,3 +299,35 @@ def test_it_runs_as_the_trainings_user_and_takes_no_devices():
 
 def test_other_volumes_need_no_init_container():
     assert fetching(volume(claim="sets"), (), {}) is None
+
+
+def test_without_known_hosts_the_first_host_key_is_accepted_and_no_private_key_is_left(root, tmp_path, repository):
+    """In the place of ssh is a program that writes down its arguments, and runs git's server program here."""
+    (root / "secret" / "ssh-privatekey").write_text("KEY")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "ssh"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\nfor last; do :; done\nexec sh -c "$last"\n')
+    program.chmod(0o755)
+    source = {"repository": f"git@h.example:{repository}", "image": "git:1"}
+    words = [word.replace(ROOT, str(root)) for word in container(volume(git=source), "src")["command"]]
+    for name in ("home", "volume"):
+        (root / name).mkdir()
+
+    result = subprocess.run(
+        words, env={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, capture_output=True, text=True, check=False
+    )
+
+    assert (result.returncode, result.stderr) == (0, "")
+    options = f"UserKnownHostsFile={root}/home/known_hosts -o StrictHostKeyChecking=accept-new"
+    assert options in (tmp_path / "words").read_text()
+    assert (root / "volume" / "checkout" / "src" / "which").read_text() == "second"
+    assert not (root / "home" / "key").exists()
+
+
+def test_the_user_of_a_password_alone_is_git(url, root):
+    clone(root, url)
+    (root / "secret" / "username").unlink()
+
+    host = url.removeprefix("http://").partition("/")[0]
+    ask = [root / "home" / "ask", f"Username for 'http://{host}': "]
+    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "git\n"

@@ -199,6 +199,7 @@ def test_the_volumes_of_a_runtime_are_replaced_by_name_and_by_path():
     rendered = kind_for("trainer", job).renderer.render(job, meta(job), facts)
 
     (template,) = templates_of(list(rendered.before))
+    assert [each["name"] for each in template["spec"]["volumes"]] == ["old", "data"]
     volumes = {each["name"]: each for each in template["spec"]["volumes"]}
     assert volumes["data"] == {"name": "data", "persistentVolumeClaim": {"claimName": "sets"}}
     assert [(each["name"], each["mountPath"]) for each in template["spec"]["containers"][0]["volumeMounts"]] == [
