@@ -52,7 +52,7 @@ down: venv ## End what `make up` started, and every process that came of it.
 test: venv ## Run every test that needs no cluster, browser or heavy framework, and is not slow.
 	$(PY) -m pytest $(LIGHT) $(ARGS)
 
-test-slow: venv ## Run the tests that take an Airflow minutes (10 minutes).
+test-slow: venv ## Run the tests that take minutes of a processor (15 minutes).
 	$(PY) -m pytest $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m slow $(ARGS)
 
 test-heavy: ## Run the tests that need torch, transformers, tensorflow, jax and paddle, in .venv-heavy (6 GB).

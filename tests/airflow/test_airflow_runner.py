@@ -16,7 +16,7 @@ from tools.airflow_runner import AirflowInstance, processes
 from tools.airflow_runner.databases.sqlite import Sqlite
 from tools.airflow_runner.record import end_recorded, recorded_url
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 DAG = "toy_deferral"
 
@@ -68,7 +68,6 @@ def test_an_api_server_whose_requests_block_each_other_goes_on_before_the_schedu
     assert (answer.status_code, "Database error" in answer.text) == (500, True)
 
 
-@pytest.mark.slow
 def test_another_process_finds_it_and_ends_all_of_it(tmp_path):
     airflow = AirflowInstance(tmp_path / "home", [tmp_path]).start()
     # What a training job does: a session of its own, and a parent that is gone.

@@ -17,7 +17,7 @@ from tests.airflow.jobs import job_processes
 from tools.airflow_runner import AirflowInstance
 from tools.airflow_runner.api import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.airflow, pytest.mark.local]
+pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.slow]
 
 DAGS = Path(__file__).parent / "lineage_dags"
 #: What OpenLineage 2-0-2 requires of a run event and of its parts: https://openlineage.io/spec/2-0-2/OpenLineage.json
@@ -118,7 +118,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, statsd: StatsdListener) ->
         yield instance
 
 
-@pytest.fixture(params=[pytest.param("lineage_waiting", marks=pytest.mark.slow), "lineage_deferred"])
+@pytest.fixture(params=["lineage_waiting", "lineage_deferred"])
 def dag_id(request):
     return request.param
 

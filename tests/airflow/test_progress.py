@@ -22,7 +22,7 @@ def reported(airflow, dag_id, run, beyond=0):
     return wait_until(probe, PATIENCE, lambda: f"{airflow.xcom(dag_id, run, 'train', 'progress')}"[:300])
 
 
-@pytest.mark.parametrize("dag_id", ["train_waiting", "train_deferred"])
+@pytest.mark.parametrize("dag_id", ["train_waiting", pytest.param("train_deferred", marks=pytest.mark.slow)])
 def test_progress_is_in_xcom_while_the_task_waits(airflow, folder, dag_id):
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "train"})
     folder.wait_for_training()

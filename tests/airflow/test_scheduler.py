@@ -15,7 +15,7 @@ from tests.airflow.dags.many import COUNT
 from tests.scale import FULL
 from tools.airflow_runner.api import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.airflow, pytest.mark.timeout(1800 if FULL else 300)]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800 if FULL else 300)]
 
 #: Seconds that a heartbeat may be later than it is with tasks that have nothing to do with training: one, in enough
 #: rounds of each and on a machine that does nothing else. Airflow takes ten for so many on a busy machine; a listener

@@ -56,6 +56,7 @@ def path(run_id: str) -> str:
     return f"/trainer/api/tasks/{DAG}/{quote(run_id, safe='')}/train/-1"
 
 
+@pytest.mark.slow
 def test_the_view_follows_a_job_to_its_end(airflow: _Airflow, folder: JobFolder, run_id: str, path: str):
     viewer = airflow.of("vic")
 

@@ -128,6 +128,8 @@ def test_the_gate_of_the_demo_fails_a_model_that_is_not_good_enough() -> None:
         gate({"accuracy": 0.929})
 
 
+# A stage of CI starts the demo as a newcomer does.
+@pytest.mark.slow
 def test_the_demo_trains_a_model_that_passes_the_gate(run_dag: DagsTest) -> None:
     run = run_dag("demo_retraining")
 
@@ -171,6 +173,7 @@ def test_an_example_trains(dag_id: str, run_dag: DagsTest) -> None:
         assert run.xcoms[place] == url
 
 
+@pytest.mark.slow
 def test_the_example_of_a_clean_up_runs_where_there_are_no_jobs(run_dag_alone: DagsTest) -> None:
     run = run_dag_alone("example_clean_up")
 

@@ -95,6 +95,7 @@ def test_only_the_named_tests_count(run):
     assert "none of tests/test_shop.py::test_one fails" in printed
 
 
+@pytest.mark.slow
 def test_a_mutation_that_makes_a_test_hang_is_ended(run):
     hangs = entry_of("one is free", tests="tests/test_shop.py::test_a_hang")
     status, printed = run(hangs, options=["--limit", "4"])
@@ -118,6 +119,7 @@ def test_stalls():
     assert "1 mutations: 1 SURVIVED; " in printed
 
 
+@pytest.mark.slow
 def test_a_mutation_that_keeps_the_process_from_ending_is_ended(run, checkout):
     at_exit = "if price(1) != 10:\n    import atexit\n    atexit.register(time.sleep, 300)\n"
     (checkout / "tests/test_shop.py").write_text(TESTS + at_exit)

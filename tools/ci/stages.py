@@ -80,7 +80,7 @@ def _end_cluster() -> list[Stage]:
 def before_cluster() -> list[Stage]:
     """The first stages of the whole run, one after the other: those with an Airflow starve beside others."""
     # What the gate has no time for is in all of these three.
-    slow = _make("slow", 30, "test-slow", tests=("tests/airflow",))
+    slow = _make("slow", 40, "test-slow", tests=_LIGHT)
     postgresql = _make("postgresql", 40, "test-postgresql", tests=("tests/airflow",))
     lowest = _make("airflow-lowest", 30, "test-airflow-lowest", _ALL_ON_AIRFLOW, tests=("tests/airflow",))
     lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))

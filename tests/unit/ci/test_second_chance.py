@@ -72,7 +72,7 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("processes", ["0", "2"])
+@pytest.mark.parametrize("processes", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_test_that_fails_and_then_passes_twice_by_itself_counts_as_passed_and_is_named(run, tmp_path, processes):
     code, output, reports = run(_GREEN + _STARVED, f"--numprocesses={processes}")
 
