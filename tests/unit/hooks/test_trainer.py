@@ -477,6 +477,24 @@ async def test_what_a_wait_finds_out_leaves_the_process_masked(monkeypatch):
     assert "Error: no" not in str(outcome.failure.message)
 
 
+async def test_a_result_leaves_the_process_masked(monkeypatch):
+    async def follow(*_, **__):
+        return SUCCEEDED
+
+    async def result(_):
+        return b'{"metrics": {"loss": 0.5}, "model": "https://h/open-sesame"}'
+
+    backend = _Backend()
+    monkeypatch.setattr(trainer, "follow", follow)
+    monkeypatch.setattr(backend, "result", result)
+    monkeypatch.setattr(masking, "redact", lambda text: text.replace("open-sesame", "***"))
+
+    outcome = await _with(backend).wait(HANDLE, emit=print, reader=None, deadline=None)
+
+    assert "https://h/***" in str(outcome.summary)
+    assert "open-sesame" not in str(outcome.summary)
+
+
 async def test_of_a_secret_in_a_line_that_is_cut_no_part_stays(monkeypatch):
     secret = "open-sesame-0123456789"
     monkeypatch.setattr(masking, "redact", lambda text: text.replace(secret, "***"))
