@@ -278,7 +278,8 @@ def test_a_task_that_is_marked_has_no_job_afterwards(database, ended, listen):
 def test_tasks_of_other_operators_are_left_alone(database, ended, value):
     database.handle("load", value)
     theirs = {name: text for name, text in FIELDS.items() if name != "rendered_job"}
-    database.fields("load", {**theirs, "bash_command": "echo rendered_job", "queue": "rendered_job"})
+    theirs |= {"bash_command": "echo rendered_job", "queue": "rendered_job", "env": {"rendered_job": "x"}}
+    database.fields("load", theirs)
     database.handle("train", run_id="another")
     database.fields("train", run_id="another")
 
