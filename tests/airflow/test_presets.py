@@ -34,6 +34,7 @@ def test_a_job_that_a_policy_does_not_allow_is_refused_and_not_tried_again(airfl
     assert folder.trainings() == []
 
 
+@pytest.mark.slow
 def test_the_form_refuses_what_a_policy_does_not_allow_and_trains(airflow):
     with pytest.raises(AirflowApiError, match="num_workers") as caught:
         airflow.trigger_dag("train_from_form", {"num_workers": 2})

@@ -9,8 +9,15 @@ import pytest
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
 
-@pytest.mark.parametrize("mode", ["fail", "succeed"])
-@pytest.mark.parametrize("how", ["waiting", "deferred"])
+@pytest.mark.parametrize(
+    ("how", "mode"),
+    [
+        ("waiting", "fail"),
+        pytest.param("waiting", "succeed", marks=pytest.mark.slow),
+        pytest.param("deferred", "fail", marks=pytest.mark.slow),
+        ("deferred", "succeed"),
+    ],
+)
 def test_no_file_of_airflow_holds_a_secret_of_a_job(airflow, planted, how, mode):
     dag_id = f"secrets_{how}"
     run = airflow.trigger_dag(dag_id, {"mode": mode})

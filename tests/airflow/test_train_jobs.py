@@ -34,6 +34,7 @@ def test_functions_that_are_mapped_and_deferred_return_their_values(airflow):
     assert airflow.xcom("train_function", run, "add_up") == {"sum": 30, "texts": ["train_function"] * 2}
 
 
+@pytest.mark.slow
 def test_what_no_database_keeps_ends_as_its_training_did(airflow):
     run = airflow.trigger_dag("train_odd", {})
 
@@ -154,6 +155,7 @@ def test_a_script_that_would_fail_in_each_try_is_not_tried_again(airflow, folder
     assert job_processes() == []
 
 
+@pytest.mark.slow
 def test_a_job_out_of_memory_is_tried_again_where_the_next_try_has_more_or_a_policy_says_so(airflow, folder):
     dag_id = "train_out_of_memory"
     run = airflow.trigger_dag(dag_id, {"folder": str(folder)})

@@ -22,6 +22,9 @@ from tools.airflow_runner.api import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
+#: Airflow notices a worker that is gone after half a minute.
+_BOTH = pytest.param("task and worker", marks=pytest.mark.slow)
+
 
 @pytest.fixture(params=["train_waiting", "train_deferred"])
 def dag_id(request):
@@ -29,7 +32,7 @@ def dag_id(request):
 
 
 # Airflow 3.1 does not try a task again whose process alone was killed.
-@pytest.mark.parametrize("killed", ["task", "task and worker"] if AIRFLOW_V_3_3 else ["task and worker"])
+@pytest.mark.parametrize("killed", ["task", _BOTH] if AIRFLOW_V_3_3 else [_BOTH])
 @pytest.mark.no_second_chance
 def test_the_next_try_adopts_the_job_of_a_killed_worker(airflow, folder, killed):
     run = start(airflow, "train_waiting", folder)
@@ -42,7 +45,7 @@ def test_the_next_try_adopts_the_job_of_a_killed_worker(airflow, folder, killed)
     assert_adopted_and_trained_once(airflow, "train_waiting", run, folder)
 
 
-@pytest.mark.parametrize("killed", ["task", "task and worker"])
+@pytest.mark.parametrize("killed", ["task", _BOTH])
 def test_the_job_of_a_task_killed_in_its_last_try_is_ended(airflow, folder, killed):
     run = start(airflow, "train_once", folder)
 

@@ -15,6 +15,8 @@ from tests.airflow.jobs import JobFolder
 from tests.airflow.users import log_in, user_settings
 from tools.airflow_runner.api import ANSWER_SECONDS, PATIENCE, wait_until
 
+pytestmark = pytest.mark.slow
+
 USERS = {"ada": "admin", "uma": "user", "vic": "viewer"}
 DAG = "train_deferred"
 RUNS = f"/trainer/api/dags/{DAG}"
@@ -56,7 +58,6 @@ def path(run_id: str) -> str:
     return f"/trainer/api/tasks/{DAG}/{quote(run_id, safe='')}/train/-1"
 
 
-@pytest.mark.slow
 def test_the_view_follows_a_job_to_its_end(airflow: _Airflow, folder: JobFolder, run_id: str, path: str):
     viewer = airflow.of("vic")
 

@@ -19,7 +19,6 @@ from tools.airflow_runner.databases.sqlite import Sqlite
 from tools.airflow_runner.settings import base_config, environment, write_config
 
 pytestmark = pytest.mark.local
-heavy = pytest.mark.heavy
 
 DAGS = Path(__file__).parents[2] / "dags"
 
@@ -40,12 +39,20 @@ EXAMPLES = {
 NO_TRAINING = {"example_clean_up"}
 #: Those that need a cluster; tests/cluster/airflow/test_example.py runs them.
 ON_CLUSTER = {"example_kubernetes"}
-LIGHT = ("example_xgboost", "example_replicas", "example_tools", "example_mpi", "example_sensor", "train_from_form")
+LIGHT = ("example_xgboost", "example_tools", "example_sensor", "train_from_form")
+#: Those with a shorter one of the same kind.
+SLOW = ("example_replicas", "example_mpi")
 #: The link of a tool, as Airflow keeps it for its UI.
 LINKS = {"example_tools": {("train", "_link_ToolLink_files"): "http://localhost:6006/"}}
 #: The last step that is reported, and the metrics.
 PROGRESS = {"example_xgboost": {"train": (9, {"train_logloss", "train_auc"})}}
 LEAST = {"accuracy": 0.9, "train_auc": 0.95}
+
+
+def _mark(dag_id: str) -> tuple[pytest.MarkDecorator, ...]:
+    if dag_id in LIGHT:
+        return ()
+    return (pytest.mark.slow if dag_id in SLOW else pytest.mark.heavy,)
 
 
 @dataclass
@@ -158,7 +165,7 @@ def test_the_example_of_a_function_returns_what_all_ranks_have_added_up(run_dag:
         assert f"[worker-{rank}] rank {rank} of 2: 499500" in run.log
 
 
-@pytest.mark.parametrize("dag_id", [pytest.param(name, marks=() if name in LIGHT else heavy) for name in EXAMPLES])
+@pytest.mark.parametrize("dag_id", [pytest.param(name, marks=_mark(name)) for name in EXAMPLES])
 def test_an_example_trains(dag_id: str, run_dag: DagsTest) -> None:
     run = run_dag(dag_id)
 

@@ -41,7 +41,10 @@ MUTATIONS = {
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def checkout(tmp_path, monkeypatch):
+    # Plugins take half a second each time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
     (tmp_path / "tests").mkdir()
     (tmp_path / "lists").mkdir()
     (tmp_path / "shop.py").write_text(MODULE)
