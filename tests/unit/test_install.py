@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import yaml
@@ -71,3 +72,10 @@ def test_the_versions_are_those_of_the_package():
     assert images["tag"] == f"{airflow}-{provider.__version__}"
     assert VALUES["airflowVersion"] == airflow
     assert Requirement(re.search(r'"(apache-airflow>=[^"]+)"', text)[1]).specifier.contains(airflow)
+
+
+def test_the_package_ships_its_types():
+    folder = Path(provider.__file__).parent
+
+    assert (folder / "py.typed").read_bytes() == b""
+    assert f'[tool.hatch.build.targets.wheel]\npackages = ["{folder.name}"]\n' in (ROOT / "pyproject.toml").read_text()

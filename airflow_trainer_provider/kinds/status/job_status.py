@@ -40,11 +40,13 @@ from airflow_trainer_provider.kinds.status.waiting import (
     has_run,
     hindrance_of,
     is_hindered,
+    phase_of_waiting,
     refusal_of,
     resumed_at,
     waiting_of,
     waiting_since_of,
     warned_of,
+    what_waits,
     why_again,
     why_waiting,
 )
@@ -225,18 +227,10 @@ def _phase_of_pods(job: Reading, warned: Warned | None) -> _Phase:
     waiting = waiting_of(job.replicas)
     if not waiting:
         return _phase_without_waiting(job)
-    hindered = list(filter(is_hindered, waiting))
-    why = why_waiting(hindered, warned)
-    again = list(filter(has_run, waiting))
-    if again or job.controller.restarts:
-        return JobPhase.RESTARTING, *(why or why_again(again or waiting))
-    if hindered:
-        phase = JobPhase.STARTING if all(map(has_node, hindered)) else JobPhase.QUEUED
-    else:
-        # A pod that the scheduler has not seen yet, between others that have a node, does not make the job wait for
-        # room.
-        without_node = [replica for replica in waiting if not has_node(replica)]
-        phase = JobPhase.QUEUED if len(without_node) == len(job.replicas) else JobPhase.STARTING
+    phase = phase_of_waiting(what_waits(job))
+    why = why_waiting(list(filter(is_hindered, waiting)), warned)
+    if why is None and phase is JobPhase.RESTARTING:
+        why = why_again(list(filter(has_run, waiting)) or waiting)
     return phase, *(why or (None, None))
 
 

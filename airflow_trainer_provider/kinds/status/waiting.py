@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from enum import Flag, auto
+from functools import reduce
+from operator import or_
 
 from airflow_trainer_provider.job.diagnosis.causes import (
     DELETED,
@@ -35,6 +38,55 @@ SUSPENDED_BY_KUEUE = "SuspendedByKueue"
 _BACK_OFF = "CrashLoopBackOff"
 #: How much the clocks of controllers and the API server may differ.
 _SKEW = timedelta(seconds=5)
+
+
+class Waits(Flag):
+    """What holds of a job with replicas that wait."""
+
+    #: One has run before, or the controller has restarted the job.
+    AGAIN = auto()
+    #: Something keeps one from running.
+    HINDERED = auto()
+    #: So it does, and it has no node.
+    NO_ROOM = auto()
+    #: No replica of the job has a node. A pod that the scheduler has not seen yet, between others that have one, does
+    #: not make the job wait for room.
+    NO_NODE = auto()
+
+
+#: What has to hold, and the phase: of the first row all of which holds.
+PHASES = (
+    (Waits.AGAIN, JobPhase.RESTARTING),
+    (Waits.NO_ROOM, JobPhase.QUEUED),
+    (Waits.HINDERED, JobPhase.STARTING),
+    (Waits.NO_NODE, JobPhase.QUEUED),
+    (Waits(0), JobPhase.STARTING),
+)
+
+
+def phase_of_waiting(waits: Waits) -> JobPhase:
+    """The phase of a job whose controller gives none.
+
+    :param waits: all that holds.
+    """
+    return next(phase for needed, phase in PHASES if waits & needed == needed)
+
+
+def what_waits(job: Reading) -> Waits:
+    """What holds of a job with replicas that wait.
+
+    :param job: as it was read.
+    """
+    waiting = waiting_of(job.replicas)
+    hindered = list(filter(is_hindered, waiting))
+    without_node = [replica for replica in waiting if not has_node(replica)]
+    found = {
+        Waits.AGAIN: bool(job.controller.restarts) or any(map(has_run, waiting)),
+        Waits.HINDERED: bool(hindered),
+        Waits.NO_ROOM: not all(map(has_node, hindered)),
+        Waits.NO_NODE: len(without_node) == len(job.replicas),
+    }
+    return reduce(or_, (each for each, holds in found.items() if holds), Waits(0))
 
 
 def waiting_of(replicas: Sequence[ReplicaState]) -> list[ReplicaState]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_trainer_provider.hooks.backends import LOCAL
 from airflow_trainer_provider.plugins.view.model.progress import checkpoint_of
 from airflow_trainer_provider.plugins.view.model.state import JobState
 from airflow_trainer_provider.plugins.view.model.values import (
@@ -19,7 +20,7 @@ from airflow_trainer_provider.text.urls import is_web_url
 
 _HOUR = 3600
 #: The backends whose jobs cannot be suspended.
-_NOT_SUSPENDED = frozenset({"local"})
+_NOT_SUSPENDED = frozenset({LOCAL})
 
 
 def job_of(state: JobState) -> dict[str, Any] | None:

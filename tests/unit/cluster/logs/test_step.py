@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
 
 from airflow_trainer_provider.cluster.logs.step import Known, Step, next_step
+from tests.unit.flags import check_rows, combined
 
 GONE, IN_DOUBT, JOB_ENDED, MISSING, OVER, READ = sorted(Known, key=lambda fact: fact.name)
 ROWS = [
@@ -22,24 +21,11 @@ ROWS = [
 ]
 
 
-def subsets(facts):
-    return [each for size in range(len(facts) + 1) for each in combinations(facts, size)]
-
-
-def union(facts):
-    found = Known(0)
-    for each in facts:
-        found |= each
-    return found
-
-
 @pytest.mark.parametrize(("needed", "beside", "step"), ROWS)
 def test_a_step_follows_from_what_is_known_whatever_else_holds(needed, beside, step):
-    for more in subsets(beside):
-        assert next_step(union([*needed, *more])) is step
+    for known in combined(needed, beside, Known):
+        assert next_step(known) is step
 
 
 def test_the_rows_are_of_all_that_can_be_known():
-    found = [union([*needed, *more]) for needed, beside, _ in ROWS for more in subsets(beside)]
-
-    assert len(found) == len(set(found)) == 2 ** len(Known)
+    check_rows(ROWS, Known)
