@@ -175,6 +175,8 @@ class ApiError(TrainJobError):
         self.retry_after = retry_after
         self.answer = answer
         self.causes = tuple(causes)
+        #: Bytes of the object as JSON, where one was to be created.
+        self.sent_bytes: int | None = None
         super().__init__(message)
 
     @property

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: States in which a task wants nothing of its job any more. ``restarting`` is a task that was cleared while it ran;
 #: ``removed``, a task that is not in its DAG any more.
 OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "restarting"})
+#: Why a job is ended whose task was skipped. By what, Airflow says to no process of the task.
+SKIPPED = "the task was skipped, by hand or as the time of its run was over (dagrun_timeout)"
 #: Seconds for which a task has to have no state before it counts as cleared: a scheduler that takes tasks over from
 #: another one resets their state for a moment.
 _CLEARED_SECONDS = 10.0
@@ -96,6 +98,14 @@ async def state_if_over(identity: Identity) -> str | None:
         if loop.time() >= cleared_at:
             return "cleared"
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def why_ended(state: str) -> str:
+    """Why a job is ended whose task is over, as the job's status says it.
+
+    :param state: of the task, as :func:`state_if_over` gives it.
+    """
+    return SKIPPED if state == "skipped" else f"the task is {state}"
 
 
 async def has_another_job(identity: Identity, uid: str) -> bool:

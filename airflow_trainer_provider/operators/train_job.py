@@ -363,7 +363,7 @@ class TrainJobOperator(BaseOperator):
             run_aside(self._end_if_over(self.identity), _KILL_SECONDS)
 
     async def _end_if_over(self, identity: Identity) -> None:
-        from airflow_trainer_provider.hooks.task import state_if_over
+        from airflow_trainer_provider.hooks.task import state_if_over, why_ended
 
         try:
             state = await state_if_over(identity)
@@ -374,7 +374,7 @@ class TrainJobOperator(BaseOperator):
             self.log.info("The process received SIGTERM. The task is not over: the job goes on for the next try.")
             return
         self.log.info("The task is %s; ending its training job.", state)
-        await self.end_jobs(identity, f"the task is {state}")
+        await self.end_jobs(identity, why_ended(state))
 
     def look_up_place(self, context: Context) -> None:
         """Find out where the task has submitted its last job, unless this process knows it.

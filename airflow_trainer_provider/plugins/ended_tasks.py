@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _FAILED = "the task has failed, or was marked failed"
 _SUCCEEDED = "the task was marked success"
-_SKIPPED = "the task was skipped, by hand or as the time of its run was over (dagrun_timeout)"
 _RUN_OVER = "the run of its task is over"
 #: Seconds for which a worker waits until the request to end a job has been taken. Airflow kills it after 20.
 _WORKER_SECONDS = 15
@@ -58,7 +57,9 @@ def on_task_instance_skipped(
 ) -> None:
     """The task was marked. Airflow before 3.3 does not call this; there the end of the run ends the job."""
     if previous_state is None:
-        _end_jobs(task_instance, _SKIPPED)
+        from airflow_trainer_provider.hooks.task import SKIPPED
+
+        _end_jobs(task_instance, SKIPPED)
 
 
 @hookimpl

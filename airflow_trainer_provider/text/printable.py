@@ -63,20 +63,30 @@ def shorten(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def last_lines(lines: Sequence[str], longest: int, most: int) -> tuple[str, ...]:
-    """The last of some lines, each of which is shortened.
+    """The last of some lines, each of which is cut like those of :func:`shorten`.
 
     :param lines: as :func:`plain` gives them.
-    :param longest: how many characters of each are kept.
-    :param most: how many characters all of them have; the last is there in any case.
+    :param longest: how many bytes of each are kept, as UTF-8. No character is kept in part.
+    :param most: how many bytes all of them have; the last is there in any case.
     """
     kept: list[str] = []
     for line in reversed(lines):
-        text = shorten(line, longest)
-        most -= len(text)
+        text = _cut(line, longest)
+        most -= len(_utf8(text))
         if kept and most < 0:
             break
         kept.append(text)
     return tuple(reversed(kept))
+
+
+def _cut(text: str, longest: int) -> str:
+    data = _utf8(text)
+    return text if len(data) <= longest else data[:longest].decode("utf-8", "ignore") + CUT
+
+
+def _utf8(text: str) -> bytes:
+    # JSON may have lone surrogates, which are replaced by a character of as many bytes.
+    return text.encode("utf-8", "surrogatepass")
 
 
 def printable(text: str) -> str:

@@ -158,7 +158,7 @@ class TrainJobTrigger(BaseTrigger):
         await work
 
     async def _end_if_over(self, ti: TaskInstanceLike) -> None:
-        from airflow_trainer_provider.hooks.task import has_another_job, identity_of_task, state_if_over
+        from airflow_trainer_provider.hooks.task import has_another_job, identity_of_task, state_if_over, why_ended
         from airflow_trainer_provider.hooks.trainer import TrainerHook
         from airflow_trainer_provider.job.handle import JobHandle
 
@@ -173,7 +173,7 @@ class TrainJobTrigger(BaseTrigger):
         if state is None:
             self.log.info("The task still waits for training job %s, elsewhere: it goes on.", handle.name)
             return
-        await TrainerHook.for_job(handle).cancel(handle, f"the task is {state}")
+        await TrainerHook.for_job(handle).cancel(handle, why_ended(state))
 
     async def cleanup(self) -> None:
         """Do before Airflow 3.3 what :meth:`on_kill` does, which is not called there."""

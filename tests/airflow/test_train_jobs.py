@@ -44,7 +44,8 @@ def test_what_no_database_keeps_ends_as_its_training_did(airflow):
         problems = ["U+0000", "U+D800", "'__classname__'", "50 levels"]
         assert all(problem in each["result_error"] for problem, each in zip(problems, found, strict=True)), found
         failure = airflow.xcom("train_odd", run, f"fails_{how}", "failure")
-        assert failure["traceback"][-1].startswith("ValueError: a"), failure
+        # No line shows a NUL; Python itself writes the lone surrogate as an escape sequence.
+        assert failure["traceback"][-1] == r"ValueError: ab\ud800", failure
         assert failure["kind"] == "user"
     # The triggerer lives: it fires others.
     run = airflow.trigger_dag("train_function", {})

@@ -164,6 +164,7 @@ async def test_what_the_cluster_does_not_store_is_too_large(client, namespace):
     ):
         found = await refused(client.create(resource, namespace, manifest), resource, namespace)
         assert (found.reason, found.retryable) == ("TooLarge", False)
+        assert f"of {len(json.dumps(manifest))} bytes as JSON" in found.text
 
 
 async def test_a_policy_that_denies_an_object_is_named(client, namespace, cluster):

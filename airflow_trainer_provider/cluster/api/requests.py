@@ -100,7 +100,11 @@ class Requests:
         )
 
         async def attempt() -> Manifest:
-            return await self._answer(what, self._places, send)
+            try:
+                return await self._answer(what, self._places, send)
+            except ApiError as error:
+                error.sent_bytes = len(data) if data and method == "POST" else None
+                raise
 
         return await self.repeat(attempt, may_repeat)
 

@@ -136,10 +136,11 @@ def _size(error: ApiError, resource: Resource, namespace: str) -> Refusal | None
         others = f" Or have the proxy's limit raised, such as client_max_body_size of nginx. It answers: {answer!r}."
     else:
         limit, others = "what the cluster stores, 1.5 MiB with all that it adds", ""
+    size = "" if error.sent_bytes is None else f" of {error.sent_bytes} bytes as JSON"
     return Refusal(
         "TooLarge",
-        f"This {resource.kind} is larger than {limit}. Give it less data: put that into the image, a volume, or a "
-        f"ConfigMap or Secret of your own, and refer to it.{others}",
+        f"This {resource.kind}{size} is larger than {limit}. Give it less data: put that into the image, a volume, or "
+        f"a ConfigMap or Secret of your own, and refer to it.{others}",
         False,
     )
 

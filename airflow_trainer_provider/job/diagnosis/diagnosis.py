@@ -38,9 +38,9 @@ _BEGIN = re.compile(
 _RAISED = re.compile(r"(?:(?:\w+\.)+\w+|[A-Z]\w*)(?::.*)?")
 #: How many lines of other processes may come in between.
 _FOREIGN_LINES = 50
-#: Characters of each line, and of all lines of one kind, that a verdict has: it stands in the log and in XCom.
+#: Bytes of each line, and of all lines of one kind, that a verdict has: it stands in the log and in XCom.
 _LONGEST_LINE = 4096
-_MOST_CHARACTERS = 65536
+_MOST_BYTES = 65536
 #: Characters of the exception's own line that its sentence has.
 _LONGEST_WHY = 1000
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
@@ -140,8 +140,8 @@ def diagnose(
         exit_code=culprit.exit_code,
         signal=culprit.signal,
         retry_can_help=cause.retry_can_help,
-        traceback=last_lines(list(map(mask, traceback)), _LONGEST_LINE, _MOST_CHARACTERS),
-        last_log_lines=last_lines(list(map(mask, log[-shown_lines:])), _LONGEST_LINE, _MOST_CHARACTERS),
+        traceback=last_lines(list(map(mask, traceback)), _LONGEST_LINE, _MOST_BYTES),
+        last_log_lines=last_lines(list(map(mask, log[-shown_lines:])), _LONGEST_LINE, _MOST_BYTES),
         others=tuple(_row(replica) for replica in status.replicas if replica is not culprit),
         infrastructure=cause.infrastructure,
         way_out=cause.way_out,

@@ -38,7 +38,8 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
 
     It has succeeded once all Jobs that are waited for are complete, and failed once any Job has failed before that.
     What becomes of the others afterwards changes nothing. It has failed, too, where a Job was deleted before its end,
-    and where a Job is gone whose end was not seen, and all others have ended.
+    and where a Job is gone whose end was not seen, and all others have ended. One that is to end counts as suspended
+    where no Job is left.
 
     :param main: the Service.
     :param children: the Jobs that are there, and the last versions of those that are gone.
@@ -55,7 +56,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
         return ControllerStatus(JobPhase.FAILED, reason, message, started, at, restarts)
     if lost := (main["metadata"].get("annotations") or {}).get(PART_DELETED) or _lost(main, children):
         return ControllerStatus(JobPhase.FAILED, DELETED, lost, started, restarts=restarts)
-    return ControllerStatus(*_under_way(children), started, restarts=restarts, keeps_complete=True)
+    return ControllerStatus(*_under_way(main, children), started, restarts=restarts, keeps_complete=True)
 
 
 def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:
@@ -78,12 +79,20 @@ def _has_jobs(main: Manifest) -> bool:
     return COMPLETE in annotations and CANCELLED not in annotations and "deletionTimestamp" not in main["metadata"]
 
 
+def _is_stopped(main: Manifest, children: Sequence[Manifest]) -> bool:
+    """Whether a training is to end, and none of the Jobs is left that it had."""
+    annotations = main["metadata"].get("annotations") or {}
+    return not children and COMPLETE in annotations and CANCELLED in annotations
+
+
 def _has_ended(child: Manifest) -> bool:
     return any(_condition(child, kind) for kind in ("Complete", "Failed", "FailureTarget"))
 
 
-def _under_way(children: Sequence[Manifest]) -> tuple[JobPhase | None, str | None, str | None]:
+def _under_way(main: Manifest, children: Sequence[Manifest]) -> tuple[JobPhase | None, str | None, str | None]:
     """Phase, reason and message of a job that has not ended."""
+    if _is_stopped(main, children):
+        return JobPhase.SUSPENDED, None, None
     unfinished = [child for child in children if _condition(child, "Complete") is None]
     held = [child for child in unfinished if child["spec"].get("suspend")]
     if held and QUEUE in held[0]["metadata"]["labels"]:

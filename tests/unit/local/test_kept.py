@@ -134,6 +134,19 @@ def test_lock_files_that_no_process_holds_are_removed(tmp_path):
         assert set(tmp_path.iterdir()) == {held, foreign}
 
 
+async def test_a_submit_removes_the_lock_files_that_earlier_ones_have_left(tmp_path):
+    backend = LocalBackend(tmp_path, 0.05, None)
+    tasks = [IDENTITY.model_copy(update={"task_id": task}) for task in ("first", "second", "third")]
+    first, second, held = (task_lock(tmp_path, task.key) for task in tasks)
+
+    with locked(held, wait=True):
+        await backend.submit(plan_job(SPEC), tasks[0])
+        assert first.exists()
+        await backend.submit(plan_job(SPEC), tasks[1])
+
+        assert set(tmp_path.glob(".*.lock")) == {second, held}
+
+
 def test_the_lock_file_of_a_task_is_found_by_its_name(tmp_path):
     identity = Identity(dag_id="d", run_id="r", task_id="t", try_number=1, deployment="prod")
     task_lock(tmp_path, identity.key).touch()

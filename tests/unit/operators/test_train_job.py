@@ -317,8 +317,17 @@ def test_without_waiting_the_handle_is_the_result_and_the_job_is_released(contex
     assert "took this one" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("answer", ["failed", "success", "skipped", "removed", "restarting"])
-def test_a_task_that_is_over_ends_its_job_when_it_is_asked_to_stop(context, state, answer):
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("failed", "the task is failed"),
+        ("success", "the task is success"),
+        ("skipped", "the task was skipped, by hand or as the time of its run was over (dagrun_timeout)"),
+        ("removed", "the task is removed"),
+        ("restarting", "the task is restarting"),
+    ],
+)
+def test_a_task_that_is_over_ends_its_job_when_it_is_asked_to_stop(context, state, answer, reason):
     operator = _operator(wait_for_completion=False)
     operator.hook = hook = _Hook()
     operator.execute(context)
@@ -326,7 +335,7 @@ def test_a_task_that_is_over_ends_its_job_when_it_is_asked_to_stop(context, stat
 
     operator.on_kill()
 
-    assert hook.cancelled == [("train", HANDLE, f"the task is {answer}")]
+    assert hook.cancelled == [("train", HANDLE, reason)]
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def _cancelled_trigger(**fields):
     [
         (["failed"], "the task is failed"),
         (["success"], "the task is success"),
-        (["skipped"], "the task is skipped"),
+        (["skipped"], task_state.SKIPPED),
         (["removed"], "the task is removed"),
         ([None], "the task is cleared"),
         # Another triggerer has taken over; or its trigger has fired, and the task goes on with the outcome.
@@ -237,7 +237,7 @@ async def test_before_airflow_3_3_the_clean_up_does_what_on_kill_does(
         [_ async for _ in trigger.run()]
     await trigger.cleanup()
 
-    assert hook.cancelled == ([(HANDLE, "the task is skipped")] if cancelled else [])
+    assert hook.cancelled == ([(HANDLE, task_state.SKIPPED)] if cancelled else [])
 
 
 async def test_a_trigger_that_has_fired_ends_nothing_in_its_clean_up(hook, state, firing, monkeypatch):
@@ -278,7 +278,7 @@ async def test_a_trigger_whose_task_is_marked_before_it_fires_ends_the_job(hook,
         [_ async for _ in trigger.run()]
     await trigger.cleanup()
 
-    assert hook.cancelled == [(HANDLE, "the task is skipped")]
+    assert hook.cancelled == [(HANDLE, task_state.SKIPPED)]
 
 
 @pytest.mark.parametrize(("metrics", "has_key"), [({}, False), ({"loss": r"loss=(.*)"}, True)])

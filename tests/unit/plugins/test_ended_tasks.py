@@ -274,6 +274,31 @@ def test_a_task_that_is_marked_has_no_job_afterwards(database, ended, listen):
     assert len(ended()) == 1
 
 
+@pytest.mark.parametrize(
+    ("listen", "reason"),
+    [
+        (ended_tasks.on_task_instance_failed, "the task has failed, or was marked failed"),
+        (ended_tasks.on_task_instance_success, "the task was marked success"),
+        (
+            ended_tasks.on_task_instance_skipped,
+            "the task was skipped, by hand or as the time of its run was over (dagrun_timeout)",
+        ),
+    ],
+)
+def test_the_job_of_a_task_that_is_marked_says_why_it_has_ended(database, monkeypatch, listen, reason):
+    reasons = []
+
+    async def cancel_task(self, identity, reason, *_, **__):
+        reasons.append(reason)
+
+    monkeypatch.setattr(TrainerHook, "cancel_task", cancel_task)
+    database.fields("train")
+    listen(None, _row("train", state="whatever"))
+    settled()
+
+    assert reasons == [reason]
+
+
 @pytest.mark.parametrize("value", ["a path in a bucket", {"name": "theirs"}, None, 7])
 def test_tasks_of_other_operators_are_left_alone(database, ended, value):
     database.handle("load", value)

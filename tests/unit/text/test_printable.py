@@ -79,3 +79,19 @@ def test_the_time_grows_linearly_with_the_line(piece):
 def test_the_last_line_is_kept_however_long_it_is():
     assert last_lines(["a" * 10, "b" * 10], longest=8, most=5) == ("b" * 8 + CUT,)
     assert last_lines([], longest=8, most=5) == ()
+
+
+@pytest.mark.parametrize(
+    ("char", "kept"), [("a", "a" * 10), ("é", "é" * 5), ("€", "€" * 3), ("\U0001f600", "\U0001f600" * 2)]
+)
+def test_lines_are_cut_by_their_bytes_and_between_characters(char, kept):
+    assert last_lines([char * 20], longest=10, most=100) == (kept + CUT,)
+    size = len(char.encode())
+    assert last_lines([char] * 3, longest=10, most=2 * size) == (char, char)
+    assert last_lines([char] * 3, longest=10, most=3 * size - 1) == (char, char)
+    assert last_lines([char] * 3, longest=size, most=3 * size) == (char, char, char)
+
+
+def test_a_lone_surrogate_has_bytes_too():
+    assert last_lines(["a", "\ud800"], longest=3, most=4) == ("a", "\ud800")
+    assert last_lines(["a\ud800b"], longest=3, most=4) == ("a" + CUT,)

@@ -245,6 +245,19 @@ async def test_create_is_not_repeated_where_something_may_have_been_created(conn
     assert len(server.asked) == 1
 
 
+async def test_the_error_of_an_object_that_was_to_be_created_has_its_size(connect):
+    async with ApiServer(status(413, "RequestEntityTooLarge"), status(413, "RequestEntityTooLarge")) as server:
+        client = connect(server)
+        with pytest.raises(ApiError) as created:
+            await client.create(TRAIN_JOBS, "ns", {"env": "é"})
+        with pytest.raises(ApiError) as changed:
+            await client.patch(TRAIN_JOBS, "ns", "name", {"env": "é"})
+
+    assert created.value.sent_bytes == len(json.dumps({"env": "é"}))
+    # A part of an object says nothing of its size.
+    assert changed.value.sent_bytes is None
+
+
 async def test_create_is_repeated_while_connections_are_refused(connect, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]

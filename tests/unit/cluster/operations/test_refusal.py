@@ -235,6 +235,22 @@ def test_refusals_are_distinguished(error, reason, retryable, words):
     assert [word for word in words if word not in found.text] == []
 
 
+@pytest.mark.parametrize(
+    ("error", "limit"),
+    [
+        (
+            answered(500, "", "etcdserver: request is too large"),
+            "what the cluster stores, 1.5 MiB with all that it adds.",
+        ),
+        (api_error(WHAT, 413, b"<html>", {}), "what a proxy before the API server passes on."),
+    ],
+)
+def test_an_object_that_is_too_large_is_named_with_its_size(error, limit):
+    error.sent_bytes = 1_600_000
+
+    assert f"This TrainJob of 1600000 bytes as JSON is larger than {limit}" in explain(error, TRAIN_JOBS, "ns").text
+
+
 def test_a_missing_version_of_a_crd_names_what_brings_it():
     found = explain(api_error(WHAT, 404, b"404 page not found\n", {}), MPI_JOBS, "ns")
 

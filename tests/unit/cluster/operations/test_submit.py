@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime, timedelta, timezone
 from unittest.mock import Mock
 
@@ -109,6 +110,8 @@ async def test_what_the_cluster_does_not_store_is_sent_once(api, monkeypatch, me
 
     assert not caught.value.retryable
     assert asked(api).count("POST jobs") == 1
+    sent = next(json.dumps(each.body) for each in api.requests if each.method == "POST" and each.path.endswith("/jobs"))
+    assert f"This Job of {len(sent)} bytes as JSON is larger" in str(caught.value)
     await until(lambda: not api.objects.find("services", NAMESPACE))
 
 

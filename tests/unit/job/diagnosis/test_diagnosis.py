@@ -9,6 +9,7 @@ import pytest
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
+from airflow_trainer_provider.text.printable import CUT
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -414,14 +415,16 @@ def test_a_traceback_of_who_was_taken_away_does_not_forbid_the_retry(reason):
 
 
 @pytest.mark.parametrize("lines", [400, 20])
-def test_long_lines_and_many_are_bounded(lines):
-    frames = ["  " + "x" * 30_000] * lines
-    traceback = ["Traceback (most recent call last):", *frames, "ValueError: " + "y" * 30_000]
+@pytest.mark.parametrize("char", ["x", "é", "\U0001f600"])
+def test_long_lines_and_many_are_bounded(lines, char):
+    frames = ["  " + char * 30_000] * lines
+    traceback = ["Traceback (most recent call last):", *frames, "ValueError: " + char * 30_000]
 
     verdict = _diagnose("jax", "\n".join(traceback))
 
     for kept in (verdict.traceback, verdict.last_log_lines):
-        assert kept[-1].startswith("ValueError: yyy")
-        assert max(map(len, kept)) < 4200
-        assert 60_000 < sum(map(len, kept)) < 67_000
+        assert kept[-1].startswith(f"ValueError: {char * 3}")
+        sizes = [len(line.encode()) for line in kept]
+        assert max(sizes) <= 4096 + len(CUT)
+        assert 60_000 < sum(sizes) <= 65_536
     assert 1000 < len(verdict.message) < 1200

@@ -243,20 +243,22 @@ def test_what_is_written_of_a_part_that_was_deleted_holds_once_nothing_else_show
 
 
 @pytest.mark.parametrize(
-    "metadata",
+    ("metadata", "phase"),
     [
         # Not all of its objects were created yet.
-        {"annotations": {}},
-        {"annotations": {COMPLETE: "true", CANCELLED: "the task is failed"}},
-        {"annotations": {COMPLETE: "true"}, "deletionTimestamp": "2026-11-21T07:08:33Z"},
+        ({"annotations": {}}, None),
+        ({"annotations": {CANCELLED: "the task is failed"}}, None),
+        # Nothing of it is left that could run.
+        ({"annotations": {COMPLETE: "true", CANCELLED: "the task is failed"}}, JobPhase.SUSPENDED),
+        ({"annotations": {COMPLETE: "true"}, "deletionTimestamp": "2026-11-21T07:08:33Z"}, None),
     ],
 )
-def test_the_jobs_of_a_job_that_begins_or_ends_may_be_missing(metadata):
+def test_the_jobs_of_a_job_that_begins_or_ends_may_be_missing(metadata, phase):
     main, jobs = objects("running")
-    main["metadata"]["annotations"] |= metadata.pop("annotations")
-    main["metadata"] |= metadata
+    annotations = main["metadata"]["annotations"] | metadata["annotations"]
+    main["metadata"] |= {**metadata, "annotations": annotations}
 
-    assert NATIVE.read(main, []).phase is None
+    assert NATIVE.read(main, []).phase is phase
     assert NATIVE.read(main, [as_gone(job, SEEN) for job in jobs]).phase is None
 
 
