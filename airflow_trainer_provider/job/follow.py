@@ -136,8 +136,8 @@ async def _statuses(
                     return
                 yield status
             elif deadline and _now() >= deadline:
-                raise JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
-            status, verdict = await _judged(backend, handle, monitor, status)
+                raise _timeout(handle, deadline)
+            status, verdict = await _judged(backend, handle, monitor, status, deadline)
             if status and verdict:
                 outcome = verdict.outcome(status, _now())
                 last = await _end(backend, handle, verdict, changes, deadline)
@@ -165,19 +165,31 @@ async def _end(
 
 
 async def _judged(
-    backend: Backend, handle: JobHandle, monitor: Monitor | None, status: JobStatus | None
+    backend: Backend,
+    handle: JobHandle,
+    monitor: Monitor | None,
+    status: JobStatus | None,
+    deadline: datetime | None,
 ) -> tuple[JobStatus | None, GivenUp | None]:
     """The job's status, and why it is not worth waiting for; None where it is."""
     verdict = monitor.observe(status, _now()) if monitor and status else None
     if monitor is None or status is None or verdict is None:
         return status, None
     # The watch may be behind: what it says last decides nothing. But it alone knows of pods that failed and are gone.
-    fresh, is_again = await backend.status(handle), monitor.failed_unrun
+    is_again = monitor.failed_unrun
+    try:
+        fresh = await with_timeout(backend.status(handle), _seconds_to(deadline))
+    except asyncio.TimeoutError as error:
+        raise _timeout(handle, deadline) from error
     if is_again and fresh.waiting_since and status.waiting_since:
         since = min(fresh.waiting_since, status.waiting_since)
         fresh = fresh.model_copy(update={"waiting_since": since})
     found = monitor.observe(fresh, _now())
     return (status, verdict) if found and is_again else (fresh, found)
+
+
+def _timeout(handle: JobHandle, deadline: datetime | None) -> JobTimeout:
+    return JobTimeout(f"Training job {handle.name} had not ended by {deadline}.")
 
 
 def _seconds_to(deadline: datetime | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,9 +17,9 @@ _one_at_a_time = threading.Lock()
 _WAIT_SECONDS = 2.0
 #: How long the end of requests is waited for that were given up; seconds.
 _LAST_SECONDS = 60.0
-#: The requests that threads make or are about to make, and what reports a change of them.
-_requests: set[object] = set()
-_change = threading.Condition()
+#: The requests that threads make or are about to make: a lock for each, which is released at its end. A signal handler
+#: that raises while its thread waits for one leaves nothing behind, where a condition would stay locked for all.
+_requests: set[threading.Lock] = set()
 
 
 async def ask(request: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
@@ -40,21 +41,22 @@ def finish_asking() -> None:
 
     One that was given up goes on, and Airflow 3.1 would mix up its answer with those that the task itself asks for.
     """
-    with _change:
-        _change.wait_for(lambda: not _requests, _LAST_SECONDS)
+    give_up_at = time.monotonic() + _LAST_SECONDS
+    while requests := tuple(_requests):
+        if not requests[0].acquire(timeout=max(0, give_up_at - time.monotonic())):
+            return
+        requests[0].release()
 
 
 @contextmanager
 def _counted() -> Iterator[None]:
-    request = object()
-    with _change:
+    request = threading.Lock()
+    with request:
         _requests.add(request)
-    try:
-        yield
-    finally:
-        with _change:
+        try:
+            yield
+        finally:
             _requests.remove(request)
-            _change.notify_all()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_trainer_provider.hooks import loop as module
 from airflow_trainer_provider.hooks.loop import run, run_aside
+from tests.unit.hooks.interrupting import Interrupted, interrupted_at_each_line
 
 PATIENCE = 60
 
@@ -36,10 +37,6 @@ class Work:
         finally:
             await asyncio.sleep(0.05)
             self.cleaned_up = True
-
-
-class Interrupted(BaseException):
-    pass
 
 
 @pytest.fixture
@@ -141,46 +138,20 @@ def test_a_signal_handler_that_raises_ends_the_coroutine_before_the_caller_goes_
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_a_signal_handler_that_raises_between_any_two_lines_leaves_the_loop_to_others():
-    """As the alarm of Airflow's own time-out does: also within the library that the caller waits in."""
-
-    class Step:
-        def __init__(self, number):
-            self.left = number
-
-        def trace(self, frame, event, arg):
-            # What is raised while an object is collected is only reported.
-            if any(name in frame.f_code.co_filename for name in ("weakref", "traceback")):
-                return None
-            self.left -= 1
-            if self.left == 0:
-                raise Interrupted
-            return self.trace
-
     async def work():
         await asyncio.sleep(0.001)
         return "done"
 
     # To make the loop takes locks of the library, which only a trace function leaves locked.
-    loop = run(_loop())
-    interrupted, number, before = 0, 0, sys.gettrace()
-    while True:
-        number += 1
-        step = Step(number)
-        sys.settrace(step.trace)
-        try:
-            run(work(), timeout=PATIENCE)
-        except Interrupted:
-            interrupted += 1
-        finally:
-            sys.settrace(before)
+    loop, interrupted = run(_loop()), 0
+    for each in interrupted_at_each_line(lambda: run(work(), timeout=PATIENCE)):
+        interrupted += each
         assert run(_loop(), timeout=PATIENCE) is loop
         # Another thread, too, which shares no reentrant lock with this one.
         other = threading.Thread(target=run, args=(asyncio.sleep(0),), kwargs={"timeout": PATIENCE}, daemon=True)
         other.start()
         other.join(PATIENCE)
         assert not other.is_alive()
-        if step.left > 0:
-            break
     assert interrupted > 50
 
 

@@ -268,6 +268,20 @@ async def test_a_job_that_cannot_start_and_does_not_end_either_is_not_waited_for
     assert len(backend.cancelled) == 1
 
 
+async def test_the_last_look_at_a_job_that_cannot_start_is_over_at_the_deadline():
+    class Silent(_Backend):
+        async def status(self, handle):
+            await asyncio.sleep(5)
+            return await super().status(handle)
+
+    late = datetime.now(timezone.utc) - timedelta(seconds=60)
+    backend = Silent(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late))
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=1)
+
+    with pytest.raises(JobTimeout):
+        await with_timeout(_follow(backend, [], deadline, startup_timeout=0.05), 60)
+
+
 async def test_a_job_that_cannot_start_and_belongs_to_a_later_try_is_not_waited_for():
     class Later(_Backend):
         async def cancel(self, handle, reason, *, resumable=True):
