@@ -414,6 +414,12 @@ def test_a_traceback_of_who_was_taken_away_does_not_forbid_the_retry(reason):
     assert diagnosis.message.endswith(f"{reason}: the node was drained.")
 
 
+def test_a_traceback_that_the_training_went_on_after_is_not_why_it_ended():
+    diagnosis = _diagnose("jax", MISSING, reason="Completed", exit_code=0)
+
+    assert (diagnosis.retry_can_help, diagnosis.traceback) == ("unknown", ())
+
+
 @pytest.mark.parametrize("lines", [400, 20])
 @pytest.mark.parametrize("char", ["x", "é", "\U0001f600"])
 def test_long_lines_and_many_are_bounded(lines, char):
