@@ -184,6 +184,27 @@ async def test_more_containers_than_may_be_read_at_once_take_turns(kubeconfig, n
         assert [text for name, text in got if name == f"w-{number}"] == numbered(200)
 
 
+async def test_containers_whose_logs_are_refused_do_not_make_each_other_look_at_their_pod(cluster, namespace):
+    with FaultProxy(cluster.kubectl.kubeconfig) as proxy:
+        refused, looked = proxy.answer(500, path=LOG), proxy.delay(0, path="/pods/slow")
+        slow = pod("slow", SLOWLY.format(3000), sidecars=[container("echo shipped; sleep 10", "shipper")])
+        async with job(proxy.kubeconfig, namespace, slow) as running:
+            reading = asyncio.ensure_future(with_timeout(running.lines(), 360))
+            # Ten seconds from the first refusals on.
+            for _ in range(1200):
+                await asyncio.sleep(0.1)
+                if refused.hits >= 2:
+                    break
+            await asyncio.sleep(10)
+            requests = refused.hits + looked.hits
+            proxy.heal()
+            got = await reading
+    # Each container asks after pauses of 0.5 s and more, and looks once in between.
+    assert requests < 40
+    assert [text for name, text in got if name == "slow"] == numbered(3000)
+    assert [text for name, text in got if name == "slow/shipper"] == ["shipped"]
+
+
 async def test_of_a_container_that_writes_too_much_the_first_10_mib_and_the_last_lines_are_shown(kubeconfig, namespace):
     filler = "x" * 1000
     count = 12_000

@@ -138,3 +138,16 @@ async def test_the_controller_is_replaced_while_the_job_runs(contract, faults):
     contract.release("go")
 
     assert_trained_once(contract, await following)
+
+
+@pytest.mark.usefixtures("one_of_all")
+async def test_no_line_waits_for_the_cursor_that_is_saved(contract, proxy, monkeypatch):
+    monkeypatch.setattr("airflow_trainer_provider.cluster.logs.follow._SAVE_SECONDS", 1)
+    handle = await contract.submit(contract.case.job('for i in range(100): print("line", i); time.sleep(0.1)', nodes=1))
+    slow = proxy.delay(120, method="PATCH", path=handle.name)
+
+    status = await contract.end(handle)
+
+    assert status.phase is JobPhase.SUCCEEDED, status
+    assert [line for line in contract.lines if " line " in line] == [f"[worker-0] line {i}" for i in range(100)]
+    assert slow.hits
