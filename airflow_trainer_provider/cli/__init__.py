@@ -28,7 +28,7 @@ class _Formatter(logging.Formatter):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the command line says.
+    """Run the command that the command line names.
 
     :param argv: its words; None takes those of this process.
     :return: the exit code.
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> bool:
-    """Do what a command line says; False where it went badly."""
+    """Run a command; False where it failed."""
     if arguments.command == "presets":
         from airflow_trainer_provider.cli.preset_commands import run_presets
 

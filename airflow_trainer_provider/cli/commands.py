@@ -31,7 +31,7 @@ _DAG = "command-line"
 
 
 async def run_command(backends: Backends, arguments: argparse.Namespace) -> bool:
-    """Do what a command line says.
+    """Run the command that a command line names.
 
     :param backends: where the jobs are.
     :return: False where the job that it waited for has failed.

@@ -14,7 +14,7 @@ from airflow_trainer_provider.spec.values.names import Namespace
 
 
 def run_policies(arguments: argparse.Namespace) -> bool:
-    """Do what a command line says.
+    """Run the command that a command line names.
 
     :return: True: what is not exported is no error.
     :raises SpecError: a policy is wrong, or there is no folder of policies.

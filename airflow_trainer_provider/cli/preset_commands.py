@@ -13,7 +13,7 @@ from airflow_trainer_provider.presets.library import find_presets, load_preset, 
 
 
 def run_presets(arguments: argparse.Namespace) -> bool:
-    """Do what a command line says.
+    """Run the command that a command line names.
 
     :return: False where a preset is wrong.
     :raises SpecError: there is no such preset, or no folder of presets.

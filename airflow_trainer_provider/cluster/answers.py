@@ -89,7 +89,7 @@ def is_refusal(error: ApiError) -> bool:
 
 
 def changed_nothing(error: ApiError) -> bool:
-    """Whether the error proves that nothing came of the request."""
+    """Whether the error proves that the request had no effect."""
     if error.status is None or error.status == 503:
         # Other 503s are of a proxy on the way, which may have passed the request on.
         return error.reason in (NOT_SENT, BAD_CERTIFICATE, "ServiceUnavailable")

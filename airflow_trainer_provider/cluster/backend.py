@@ -354,7 +354,7 @@ class ClusterBackend:
             await self._refused_patch(job, patch)
 
     async def _write_disruption(self, snapshot: Snapshot) -> None:
-        """Write down which replicas were cut short, for who reads the job once their pods are gone."""
+        """Write down which replicas were cut short, for readers of the job once the pods are gone."""
         job = snapshot.job
         patch = snapshot.disruption() if is_ours(job.main) and not snapshot.deleted else None
         refused = await self._refused_patch(job, patch) if patch else None

@@ -66,14 +66,14 @@ class Framed:
 
 
 class Frames:
-    """The lines of the value that came last. What came of one before is dropped, as where a container was restarted."""
+    """The lines of the value that came last. Those of an earlier one are dropped, for example after a restart."""
 
     def __init__(self) -> None:
         self._digest = ""
         self._parts: dict[int, str] = {}
 
     def take(self, texts: Iterable[str]) -> None:
-        """Take lines.
+        """Collect the lines of a value.
 
         :param texts: lines of a log; others are passed over.
         """

@@ -263,7 +263,7 @@ def bound_in(function: FunctionNode) -> Iterator[str]:
 
 
 def source_of(function: FunctionType) -> SourceFile | None:
-    """The file that a function was read from; None where its source is not to be had.
+    """The file that a function was read from; None where its source is not available.
 
     :param function: any function.
     :raises SyntaxError: the file has changed since, and is no Python any more.

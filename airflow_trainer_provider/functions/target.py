@@ -45,7 +45,7 @@ def target_of(function: Any, decorators: Collection[str]) -> Target:
 
     :param function: as the decorator is given it.
     :param decorators: names of those that make a function a job.
-    :raises SpecError: it is no plain function, or its source is not to be had.
+    :raises SpecError: it is no plain function, or its source is not available.
     """
     if not isinstance(function, FunctionType):
         raise _refused(getattr(function, "__name__", "the function"), type(function).__name__, _PLAIN, "Write a def.")

@@ -20,14 +20,14 @@ from airflow_trainer_provider.spec.validation import choice
 _LOOK_SECONDS = 3.0
 #: How long one poke follows a job before it says that the job goes on.
 _POKE = timedelta(seconds=1)
-#: The reader of who reads the lines of an ended job all at once.
+#: The name of the reader that reads all lines of an ended job at once.
 _AT_THE_END = "end"
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A job, and what came of it.
+    """A job and its outcome.
 
     :param handle: the job.
     :param outcome: its summary, or why it failed.
@@ -54,7 +54,7 @@ class FoundJobs:
 
     :param hook: of the connection and namespace to look in.
     :param wanted: which jobs.
-    :param phases: those that end the wait well.
+    :param phases: the phases in which the wait succeeds.
     :param emit: takes each line for the task's log.
     :raises SpecError: there is no such phase.
     """
@@ -171,7 +171,7 @@ class FoundJobs:
 
 
 def allowed(phases: Sequence[str]) -> frozenset[JobPhase]:
-    """The phases that end a wait well. A job that has succeeded has been running, even if no look at it saw that.
+    """The phases in which a wait succeeds. A job that has succeeded has been running, even if no look at it saw that.
 
     :param phases: their names.
     :raises SpecError: there is no such phase, or none is given.

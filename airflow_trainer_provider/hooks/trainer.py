@@ -252,10 +252,10 @@ class TrainerHook(BaseHook):
 
         ``[trainer] log_replicas`` selects the replicas whose lines are emitted.
 
-        :param only_until: phases that end the wait well, of a job created outside Airflow; None for a job of ours,
+        :param only_until: phases in which the wait for a job created outside Airflow succeeds; None for a job of ours,
             which has to succeed.
         :param reports: where the job's progress is written meanwhile; None for nowhere.
-        :return: what came of the job, all of it: its objects may be gone soon.
+        :return: the whole outcome of the job, whose objects may be gone soon.
         """
         wanted = self.settings.log_replicas
         backend = await self._backend_by(deadline, handle)
@@ -290,7 +290,7 @@ class TrainerHook(BaseHook):
         good: Collection[JobPhase] = (JobPhase.SUCCEEDED,),
         tracker: Tracker | None = None,
     ) -> JobOutcome:
-        """What came of a job.
+        """The outcome of a job.
 
         :param handle: the job.
         :param status: its last status.

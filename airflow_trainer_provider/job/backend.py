@@ -296,7 +296,7 @@ class Backend(Protocol):
         """Whether the job was released, and not adopted since."""
 
     async def cancel(self, handle: JobHandle, reason: str, *, resumable: bool = True) -> bool:
-        """Ask the job to end, within its grace period.
+        """End the job within its grace period.
 
         :param resumable: whether a job that was submitted so may be suspended, for the next try to resume; False ends
             it for good.

@@ -87,7 +87,7 @@ async def follow(
 
 @asynccontextmanager
 async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.Event]:
-    """Watch a job, for who reads its lines and nothing else; the event is set at the job's end, and where the job can
+    """Watch a job for a caller that only reads its lines; the event is set at the job's end, and where the job can
     be watched no longer.
 
     :param backend: where it runs.

@@ -1,4 +1,4 @@
-"""What came of a job, in full: made where the wait for it ends, since its objects may be gone a moment later."""
+"""The outcome of a job: made where the wait for it ends, since its objects may be gone a moment later."""
 
 from __future__ import annotations
 

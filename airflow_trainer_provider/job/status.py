@@ -109,7 +109,7 @@ class Progress(_Record):
     metrics: Mapping[str, float] = Field(default_factory=dict)
 
     def text(self) -> str:
-        """For a log."""
+        """The status as text for a log."""
         parts = [
             f"{self.percent} % done" if self.percent is not None else "",
             f"about {self.remaining_seconds} s left" if self.remaining_seconds is not None else "",

@@ -1,1 +1,1 @@
-"""One file per Kubernetes kind: how a job becomes its objects, and how its status is read from them. Pure."""
+"""The Kubernetes kinds: how a job becomes its objects, and how its status is read from them. All functions are pure."""

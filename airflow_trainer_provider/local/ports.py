@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 
 @contextmanager
 def reserved_addresses(names: Iterable[str]) -> Iterator[dict[str, Address]]:
-    """Reserve one free port for each replica; the ports are let go on leaving.
+    """Reserve one free port for each replica; the ports are released on leaving.
 
     All are held at once, so that no two replicas, and no other job on this machine that reserves at the same
     time, get the same. A program that binds port 0 may still take one in the moment before its replica does; the

@@ -9,7 +9,7 @@
     collected       there once the outcome has reached XCom
     released        there once no task waits for the job any more
     lock            held by the supervisor as long as it lives
-    supervisor.log  what the supervisor itself has to say
+    supervisor.log  log of the supervisor itself
     work/           where the processes start
     <attempt>/      logs/<replica>.log, results/<replica>, files/<name>, function/<path>, exits/<replica>
     readers/        how far each reader has read the logs
@@ -275,7 +275,7 @@ def locked(path: Path, *, wait: bool) -> Iterator[bool]:
     """Hold a lock file while inside.
 
     :param path: the file; made where it is missing.
-    :param wait: whether to wait for another holder to let go.
+    :param wait: whether to wait until another holder releases the lock.
     :return: whether it is held now; always, with ``wait``.
     """
     while True:

@@ -1,4 +1,4 @@
-"""The operators that suspend, resume and delete jobs that are there."""
+"""The operators that suspend, resume and delete existing jobs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _JOB_OR_NAME = "either job, a handle, or name"
 
 
 class _ManageTrainJobOperator(HidesSecrets):
-    """Do something with one job.
+    """The base of the operators that change one job.
 
     :param job: the handle that an operator pushed to XCom: ``train.output["job"]``. It says where the job is.
-    :param name: instead of ``job``, the job's name. It may be one that something else made.
+    :param name: instead of ``job``, the job's name. The job may have been created outside Airflow.
     :param kind: with ``name``, the job's kind, e.g. ``PyTorchJob``; only needed where jobs of different kinds have the
         name.
     :param backend: with ``name``, the backend of the job's kind; see ``kind``.
@@ -56,7 +56,7 @@ class _ManageTrainJobOperator(HidesSecrets):
         self.kubernetes_conn_id = kubernetes_conn_id
 
     def execute(self, context: Context) -> None:
-        """Do it."""
+        """Change the job, and log what was done."""
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.hooks.loop import run
 
@@ -68,7 +68,7 @@ class _ManageTrainJobOperator(HidesSecrets):
         self.log.info("%s", message)
 
     async def _act(self, who: str) -> str:
-        """Do it.
+        """Change the job.
 
         :param who: on whose behalf.
         :return: what was done.
@@ -120,7 +120,7 @@ class SuspendTrainJobOperator(_ManageTrainJobOperator):
 
 
 class ResumeTrainJobOperator(_ManageTrainJobOperator):
-    """Let a suspended job go on, with new pods. What its scripts did before they have to find in a checkpoint.
+    """Resume a suspended job, with new pods. Its scripts continue from a checkpoint, if they have written one.
 
     :param wait_until_running: until all replicas run, or the job has ended; ``execution_timeout`` bounds it.
     """
@@ -141,7 +141,7 @@ class ResumeTrainJobOperator(_ManageTrainJobOperator):
 
 
 class DeleteTrainJobOperator(_ManageTrainJobOperator):
-    """Delete a job with all that belongs to it. One that is gone already is no error.
+    """Delete a job with all its objects. It is no error if the job no longer exists.
 
     A task that waits for the job fails, and its error says who deleted it. Of the local backend's jobs only the
     processes end; their logs stay.

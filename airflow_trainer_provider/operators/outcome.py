@@ -66,7 +66,7 @@ def hand_on(context: Context, hook: TrainerHook, handle: JobHandle, outcome: Job
     :param context: the task's, whose XCom gets ``failure`` before that is raised.
     :param hook: finds the job's backend.
     :param handle: the job.
-    :param outcome: what came of it.
+    :param outcome: of the job.
     :return: the job's summary, which Airflow pushes as ``return_value``.
     """
     from airflow_trainer_provider.hooks.masking import masked
@@ -95,7 +95,7 @@ def hand_on_sensed(context: Context, hook: TrainerHook, handle: JobHandle, outco
     :param context: the task's, whose XCom gets ``summary`` where there is no value.
     :param hook: finds the job's backend.
     :param handle: the job.
-    :param outcome: what came of it.
+    :param outcome: of the job.
     :return: the job's summary.
     """
     summary = hand_on(context, hook, handle, outcome)

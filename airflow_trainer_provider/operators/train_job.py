@@ -139,7 +139,7 @@ class TrainJobOperator(BaseOperator):
     ui_color = "#e8f0fe"
     # Of mapped tasks. Those of others are known with their parameters.
     operator_extra_links: Collection[BaseOperatorLink] = (ToolLink(), *JOB_LINKS)
-    #: What came of the job, once it has reached this process.
+    #: The outcome of the job, once it has reached this process.
     outcome: JobOutcome | None = None
     # Where the task has submitted its last job, as far as this process knows.
     _noted_place: JobPlace | None = None

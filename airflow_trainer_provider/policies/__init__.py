@@ -1,4 +1,4 @@
 """Policies: the administrator's rules for the fields of jobs, each with a reason.
 
-Knows nothing of Airflow, nor of a Kubernetes client.
+It imports neither Airflow nor a Kubernetes client.
 """

@@ -46,7 +46,7 @@ def chosen_by_namespace(policies: list[PolicyFile]) -> bool:
 
 
 def policies_for(policies: list[PolicyFile], subject: Subject) -> list[PolicyFile]:
-    """Those that are for a job.
+    """The policies that apply to a job.
 
     :param policies: all of them.
     :param subject: what they are chosen by.

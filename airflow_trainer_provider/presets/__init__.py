@@ -1,4 +1,4 @@
 """Presets: named parts of a spec in files of the administrator, from which jobs are put together.
 
-Knows nothing of Airflow, nor of the cluster's kinds.
+It imports neither Airflow nor the kinds.
 """

@@ -58,8 +58,8 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
     :param kind: with these, the job's kind, e.g. ``PyTorchJob``; None looks for all kinds.
     :param every_match: with these, wait for all jobs that match, and push a list; False takes it for an error if
         several do.
-    :param allowed_phases: with these, the phases that end the wait well; ``["succeeded"]`` by default. A job that has
-        succeeded has been ``running``. One that ends in another phase fails the sensor.
+    :param allowed_phases: with these, the phases in which the wait succeeds; ``["succeeded"]`` by default. A job that
+        has succeeded has been ``running``. One that ends in another phase fails the sensor.
     :param namespace: with these, where the job is; None takes the connection's, and then ``[trainer] namespace``.
     :param kubernetes_conn_id: with these, the connection to the cluster.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default. The modes
@@ -209,7 +209,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
 
     @cached_property
     def _found(self) -> FoundJobs:
-        """Those that were found so far."""
+        """The jobs that were found so far."""
         from airflow_trainer_provider.hooks.backends import AUTO
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs
         from airflow_trainer_provider.hooks.trainer import TrainerHook

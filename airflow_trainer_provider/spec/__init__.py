@@ -1,6 +1,6 @@
 """What a user asks for: a validated, frozen description of one training job.
 
-Knows nothing of Airflow, of a backend, or of what a framework fills in.
+It imports neither Airflow, nor a backend, nor a framework.
 """
 
 from __future__ import annotations

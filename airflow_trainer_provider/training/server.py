@@ -96,7 +96,7 @@ class Server(socketserver.ThreadingTCPServer):
         return f"http://{_LOOPBACK}:{self.server_address[1]}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that is gone: the log is the training's."""
+        """Do not log a client that is gone: the log belongs to the training."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of requests: the log is the training's."""
+        """Do not log requests: the log belongs to the training."""
 
 
 def reports_of(request: Any) -> Iterator[dict[str, Any]]:
@@ -156,7 +156,7 @@ def reports_of(request: Any) -> Iterator[dict[str, Any]]:
 
 
 def _part(metrics: Mapping[str, float], begin: int) -> dict[str, Any]:
-    """As many metrics as one line may have."""
+    """The first metrics, as many as one line may have."""
     part = dict(list(metrics.items())[begin : begin + MOST_METRICS])
     return {"metrics": part} if part else {}
 

@@ -176,7 +176,7 @@ class TrainJobTrigger(BaseTrigger):
         await TrainerHook.for_job(handle).cancel(handle, why_ended(state))
 
     async def cleanup(self) -> None:
-        """Do before Airflow 3.3 what :meth:`on_kill` does, which is not called there."""
+        """Do what :meth:`on_kill` does, which Airflow does not call before 3.3."""
         if self._is_cancelled and not hasattr(BaseTrigger, "on_kill"):
             await self.on_kill()
 

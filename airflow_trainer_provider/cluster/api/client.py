@@ -98,7 +98,7 @@ class Client:
         return await self._requests.renewal.use(connection)
 
     def backoff(self, first: float, most: float, starting: int = 0) -> Backoff:
-        """Pauses between the attempts of who repeats watches or logs; an outage's end ends them.
+        """The pauses between repeated attempts to watch or to read logs; the end of an outage ends a pause.
 
         :param first: the first pause, in seconds.
         :param most: the longest pause, in seconds.
@@ -250,7 +250,7 @@ class Client:
                     yield line
 
     async def repeat(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Do again what an outage of the API server has interrupted, as often as calls are repeated.
+        """Repeat an operation that an outage of the API server has interrupted, as often as single calls are repeated.
 
         :param attempt: reads with methods that are not repeated, such as :meth:`logs`.
         """

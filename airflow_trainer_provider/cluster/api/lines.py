@@ -93,7 +93,7 @@ class _Line:
         self.kept = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """Add what follows."""
+        """Add the next piece of the stream."""
         if len(self.kept) + len(piece) <= self._longest:
             self.kept += piece
             return

@@ -77,7 +77,7 @@ class Recovery:
             await asyncio.sleep(random.uniform(0, SPREAD))
 
     def recovered(self) -> None:
-        """Have all go on that wait for the API server's recovery."""
+        """Resume everything that waits for the API server's recovery."""
         self.count += 1
         self._recovered_at = time.monotonic()
         for each in self._waiting:

@@ -73,7 +73,7 @@ class Store:
     ) -> Subscription:
         """Follow the objects of one key, until the subscription is closed.
 
-        :param signal: what to set at each change, for who waits for several subscriptions at once.
+        :param signal: what to set at each change, for a caller that waits for several subscriptions at once.
         :param on_close: called then.
         """
         subscription = Subscription(self, key, signal or Signal(), on_close)
@@ -91,7 +91,7 @@ class Store:
             self._subscriptions.pop(key, None)
 
     async def replace(self, manifests: Sequence[Manifest]) -> None:
-        """Take a whole list: what is not in it is gone. Others have their turn in between."""
+        """Replace all objects with those of a list, and yield to other tasks in between."""
         for number, manifest in enumerate(manifests):
             self.put(manifest)
             await _breathe(number)
@@ -104,7 +104,7 @@ class Store:
                 await _breathe(number)
 
     def put(self, manifest: Manifest) -> None:
-        """Take an object, or a new version of it."""
+        """Store an object, or a new version of it."""
         metadata = manifest["metadata"]
         uid, keys = metadata["uid"], self._keys_of(manifest)
         if self._keys.get(uid, keys) != keys:
@@ -135,7 +135,7 @@ class Store:
         self._wake_all()
 
     def forget(self) -> None:
-        """Be as new; subscriptions stay."""
+        """Remove all objects; subscriptions stay."""
         self.objects, self._keys, self.synced, self.refusal = {}, {}, False, None
 
     def _drop(self, uid: str, last: Manifest | None) -> None:
@@ -160,7 +160,7 @@ class Store:
 
 
 async def _breathe(number: int) -> None:
-    """Let the other tasks run, now and then."""
+    """Yield to other tasks of the event loop from time to time."""
     if number % _AT_ONCE == _AT_ONCE - 1:
         await asyncio.sleep(0)
 

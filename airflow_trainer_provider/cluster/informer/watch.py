@@ -1,4 +1,4 @@
-"""What the cluster holds, kept up to date: one watch for all that wait, however many jobs they wait for."""
+"""Lists and watches the objects of a cluster: one watch for all waiting tasks, however many jobs they wait for."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GONE = 410
 class Trouble(Enum):
     """What an error means to a watch."""
 
-    #: What happened since the version is not known any more. That is everyday life, also at the end of an outage.
+    #: The resource version has expired (410 Gone). That is normal, also at the end of an outage.
     EXPIRED = auto()
     #: The same right after a list: the next one comes after a pause.
     EXPIRED_AGAIN = auto()
@@ -106,10 +106,10 @@ class Watch:
         self._polls_until: float | None = None
 
     def subscribe(self, key: str, signal: Signal | None = None) -> Subscription:
-        """Follow the objects of one key. Whoever comes after the first list has the current state at once.
+        """Follow the objects of one key. A subscription made after the first list has the current state at once.
 
         :param key: as the watch's ``keys_of`` gives it.
-        :param signal: what to set at each change, for who waits for several subscriptions at once.
+        :param signal: what to set at each change, for a caller that waits for several subscriptions at once.
         """
         if self._linger is not None:
             self._linger.cancel()
@@ -124,7 +124,7 @@ class Watch:
             self._linger = asyncio.get_running_loop().call_later(LINGER, self.stop)
 
     def stop(self) -> asyncio.Task[None] | None:
-        """Watch no longer, and forget everything.
+        """Stop watching, and remove all objects from the store.
 
         :return: the task, cancelled; None where none ran.
         """
@@ -210,7 +210,7 @@ class Watch:
         self._outage_since = self._refused_since = self._store.refusal = None
 
     async def _back_off(self, error: ApiError, *, refused: bool) -> None:
-        """Note that it did not, and wait before the next attempt.
+        """Note that an attempt failed, and wait before the next one.
 
         :param refused: whether trying again does not help.
         """

@@ -31,7 +31,7 @@ class LogBudget:
         return self._cut[0] > 0
 
     def take(self, texts: Sequence[str]) -> int:
-        """Take lines.
+        """Count lines against the budget.
 
         :return: how many of them are to be shown now: the first ones.
         """

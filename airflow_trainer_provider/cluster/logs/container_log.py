@@ -80,7 +80,7 @@ class Pod:
         return self.gone or (self.manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def update(self, manifest: Manifest, *, gone: bool = False) -> None:
-        """Take it as it is now, and wake who waits if that is another version.
+        """Store the current version of the pod, and wake all waiters if it differs.
 
         Who looks at the pod whose log fails must not wake those that wait before they look again themselves.
 
@@ -98,7 +98,7 @@ class Pod:
             self.wake()
 
     def wake(self) -> None:
-        """Have those look again who wait for a change."""
+        """Wake all waiters, which then look at the pod again."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -278,7 +278,7 @@ class ContainerLog:
         return f"container {self._container} in pod {self._pod.manifest['metadata']['name']}"
 
     async def _skip_to(self, run: int) -> None:
-        """Go on behind a run whose log is not there any more.
+        """Continue after a run whose log no longer exists.
 
         :param run: the last one of those; it may have been read.
         """
@@ -293,7 +293,7 @@ class ContainerLog:
         self._knows_runs = True
 
     def _may_have_missed(self, run: int) -> bool:
-        """Whether who read before had not come as far as to the first run whose log is still there.
+        """Whether an earlier reader stopped before the first run whose log still exists.
 
         :param run: the one before that.
         """
@@ -328,7 +328,7 @@ class ContainerLog:
         return not self._is_leaving
 
     def _leave(self, had: float) -> bool:
-        """Let another reader have the permit, unless this one needs it more.
+        """Give the permit up for another reader, unless this one still needs it.
 
         :param had: how long it has been held, in seconds.
         :return: whether another reader can count on it: not on that of one that was asked before, and is held up.
@@ -389,7 +389,7 @@ class ContainerLog:
     def _new_lines(
         self, lines: list[tuple[int | None, bytes]], last: int | None, read: Callable[[bytes], str]
     ) -> list[tuple[int, str]]:
-        """Those that have not been read before, as text.
+        """The lines that have not been read before, as text.
 
         :param lines: of a block.
         :param last: the time of the last new line before them.

@@ -74,7 +74,7 @@ class JobLogs:
         self._logs: Logs | None = None
 
     async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
-        """Each line that the reader has not had, up to the job's end. See :meth:`Logs.blocks`.
+        """All lines that the reader has not received yet, up to the job's end. See :meth:`Logs.blocks`.
 
         :param ended: set when the job has ended.
         """

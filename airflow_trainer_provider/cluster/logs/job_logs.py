@@ -167,7 +167,7 @@ class Logs:
         return last if pod_uid is None else last[max(0, len(last) - count) :]
 
     async def _attend(self, ended: asyncio.Event) -> None:
-        """Have each container read by a task of its own, until there is nothing left to read."""
+        """Read each container in an asyncio task of its own, until nothing is left to read."""
         ending = asyncio.create_task(ended.wait())
         changing = asyncio.create_task(self._subscription.changed())
         ended_at: float | None = None
@@ -210,7 +210,7 @@ class Logs:
         return listed and all(task.done() for task in self._reading)
 
     def _look(self, ended: asyncio.Event) -> None:
-        """Take the pods as they are now."""
+        """Update the readers with the current pods."""
         new = []
         for gone, pods in ((False, self._subscription.objects), (True, self._subscription.gone)):
             for uid, manifest in pods.items():

@@ -60,5 +60,5 @@ class Replayed:
         return self._again[pod_uid, container][1].emit(pod_uid, container, lines)
 
     def position(self, pod_uid: str, container: str) -> Position:
-        """Of the last of these lines that was taken."""
+        """The position of the last of these lines that was taken."""
         return self._again[pod_uid, container][1].of(pod_uid, container)

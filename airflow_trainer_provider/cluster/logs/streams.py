@@ -41,7 +41,7 @@ class LogStreams:
 
     @classmethod
     def here(cls) -> LogStreams:
-        """Those of the running event loop."""
+        """The limiter of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in _streams:
             _streams[loop] = cls()

@@ -180,7 +180,7 @@ class Creator:
         )
 
     async def _own(self, main: Manifest, before: Sequence[Manifest]) -> None:
-        """Let the main object own the parts that were created before it."""
+        """Make the main object the owner of the parts that were created before it."""
         try:
             for part in before:
                 if main["metadata"]["uid"] not in _owners(part):

@@ -110,7 +110,7 @@ async def wait_until_ended(cluster: Cluster, job: JobObject) -> None:
 
 
 async def finish(cluster: Cluster, job: JobObject, *, succeeded: bool) -> None:
-    """Do with an ended job whose outcome is safe what its ``on_finish_action`` says.
+    """Apply the ``on_finish_action`` of an ended job whose outcome is in XCom.
 
     :param succeeded: how it ended.
     """
@@ -142,7 +142,7 @@ async def _delete_pods(cluster: Cluster, job: JobObject) -> None:
 
 
 async def _expire(cluster: Cluster, job: JobObject, seconds: int) -> None:
-    """Have the cluster delete a job that is kept, and whose kind has no time to live.
+    """Make the cluster delete a kept job later, where its kind has no time to live.
 
     :param seconds: from now.
     """
@@ -160,7 +160,7 @@ async def _expire(cluster: Cluster, job: JobObject, seconds: int) -> None:
 
 
 async def _delete_private_key(cluster: Cluster, job: JobObject) -> None:
-    """Delete the Secret with the ssh key of a job that is kept: nothing of it runs any more."""
+    """Delete the Secret with the ssh key of a job that is kept: none of its pods runs any more."""
     secret = job.annotation(labels.PRIVATE_KEY)
     # Whoever may change the annotation must not have any other Secret deleted by it.
     if secret is None or not secret.startswith(f"{job.name}-"):

@@ -44,7 +44,7 @@ async def is_confirmed(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot
 
 
 async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -> Snapshot:
-    """What is seen of a job at its end, once none of its pods runs.
+    """The last snapshot of a job at its end, once none of its pods runs.
 
     :param cluster: where it ran.
     :param watcher: of the job.

@@ -165,7 +165,7 @@ class Submitter:
         return job.kind is self._kind and job.annotation(labels.DIGEST) == self._order.digest
 
     async def _finish(self, job: JobObject, *, succeeded: bool) -> None:
-        """Do with a job that has ended, and is not the one to use, what its ``on_finish_action`` says."""
+        """Apply the ``on_finish_action`` of an ended job that is not adopted."""
         await finish(self._cluster, job, succeeded=succeeded)
         if succeeded and job.annotation(labels.COLLECTED) is None:
             await self._give_up(job)

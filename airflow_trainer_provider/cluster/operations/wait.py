@@ -53,7 +53,7 @@ async def wait_until_gone(look: Callable[[], Awaitable[Remaining | None]]) -> st
 
 
 class Ends(NamedTuple):
-    """What came of a wait for the ends of pods.
+    """The result of a wait for pods to end.
 
     :param waited: whether some had not ended at first.
     :param left: the names of those that still have not; None where all have.

@@ -26,7 +26,7 @@ class Pending(NamedTuple):
 
 
 class PendingJobs(NamedTuple):
-    """Those that wait in a queue.
+    """The jobs that wait in a queue.
 
     :param jobs: the next one first.
     :param is_whole: whether these are all.

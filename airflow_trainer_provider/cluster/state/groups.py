@@ -13,7 +13,7 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 
 #: No right to read runtimes, or a runtime that is gone: the main object has to do.
-_NOT_TO_BE_HAD = (403, 404)
+_UNREADABLE = (403, 404)
 
 
 async def job_object(cluster: Cluster, kind: Kind, main: Manifest) -> JobObject:
@@ -36,7 +36,7 @@ async def _runtime_groups(cluster: Cluster, kind: Kind, main: Manifest) -> Mappi
         # It starts from something that is not known here.
         return None
     except ApiError as error:
-        if error.status not in _NOT_TO_BE_HAD:
+        if error.status not in _UNREADABLE:
             raise
         return None
     return kind.runtime_groups.groups(main, runtime)

@@ -165,7 +165,7 @@ def _phase(job: Reading, lost: ReplicaState | None, warned: Warned | None) -> _P
 
 
 def _why_so(job: Reading) -> tuple[str | None, str | None]:
-    """Why the controller gives a phase; why it starts a job again that has not run yet, a replica knows better."""
+    """Why the controller reports a phase; for the restart of a job that has not run yet, the reason of a replica."""
     controller = job.controller
     again = list(filter(has_run, job.replicas)) if controller.phase is JobPhase.RESTARTING else []
     is_known = controller.reason and any(replica.started_at for replica in job.replicas)
@@ -173,7 +173,7 @@ def _why_so(job: Reading) -> tuple[str | None, str | None]:
 
 
 def _phase_of_success(lost: ReplicaState | None, cancelled: str | None) -> _Phase:
-    """Of a job that its controller takes for complete. The replica that it has lost says why it has failed."""
+    """The phase of a job that its controller reports as complete. With a lost replica, the job has failed."""
     if lost is None:
         return JobPhase.SUCCEEDED, None, None
     return (JobPhase.FAILED, None, None) if cancelled is None else (JobPhase.CANCELLED, "Cancelled", cancelled)
@@ -235,7 +235,7 @@ def _phase_of_pods(job: Reading, warned: Warned | None) -> _Phase:
 
 
 def _phase_without_waiting(job: Reading) -> _Phase:
-    """Of a job whose replicas run, or have ended."""
+    """The phase of a job whose replicas run, or have ended."""
     failed = [each for each in job.replicas if each.status.failed and (each.status.reason or "").startswith(INIT)]
     if not failed or any(replica.started_at for replica in job.replicas):
         return JobPhase.RUNNING, None, None
@@ -253,7 +253,7 @@ def _never_ran(replica: ReplicaState) -> bool:
 
 
 def _started_at(job: Reading) -> datetime | None:
-    """When the first replica began to run. What earlier attempts are known by is the main object only."""
+    """When the first replica began to run. Only the main object records earlier attempts."""
     controller, replicas = job.controller, job.replicas
     starts = [replica.started_at for replica in replicas if replica.started_at]
     if not starts and any(_never_ran(replica) for replica in replicas):

@@ -90,7 +90,7 @@ def what_waits(job: Reading) -> Waits:
 
 
 def waiting_of(replicas: Sequence[ReplicaState]) -> list[ReplicaState]:
-    """Those whose training waits to run."""
+    """The replicas whose training waits to run."""
     return [replica for replica in replicas if replica.stage == "waiting"]
 
 

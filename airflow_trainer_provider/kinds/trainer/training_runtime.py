@@ -210,7 +210,7 @@ def _check_gang(job: JobPlan, found: Mapping[str, Manifest]) -> None:
 
 
 def _pod_group_policy(gang: Gang) -> Manifest:
-    """By which Trainer makes the PodGroup; nothing for KAI, which groups the pods of a JobSet itself."""
+    """The policy by which Trainer creates the PodGroup; nothing for KAI, which groups the pods of a JobSet itself."""
     if gang.scheduler not in POD_GROUPS:
         return {}
     if gang.scheduler == VOLCANO:

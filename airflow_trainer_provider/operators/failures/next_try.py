@@ -25,7 +25,7 @@ _OF_LIMITS = ("memory", "disk")
 def is_final_by_limits(outcome: JobOutcome) -> bool:
     """Whether the same job, tried again unchanged, would reach the same limit again.
 
-    :param outcome: what came of it.
+    :param outcome: of the job.
     """
     failure = outcome.failure
     return failure is not None and failure.retry_can_help == "no" and failure.kind in _OF_LIMITS
@@ -67,7 +67,7 @@ def limits_of(job: Plan) -> Any:
 def weighed(outcome: JobOutcome, now: Callable[[], Plan], following: Callable[[], Plan]) -> JobOutcome:
     """The outcome of a job, whose failure says whether the next try asks for other limits than those it reached.
 
-    :param outcome: what came of it; :func:`is_final_by_limits`.
+    :param outcome: of the job; :func:`is_final_by_limits`.
     :param now: the job that this try asks for.
     :param following: the job that the next try would ask for.
     """

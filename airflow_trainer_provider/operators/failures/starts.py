@@ -32,7 +32,7 @@ class Starts:
     def following(self, outcome: JobOutcome, job: Plan, lay_out: Callable[[TrainJobSpec], JobPlan]) -> Another | None:
         """The job that the same try submits now; None where the failure of the last one is the task's.
 
-        :param outcome: what came of the last one.
+        :param outcome: of the last job.
         :param job: what that ran.
         :param lay_out: lays a spec out, and refuses what policies do not allow.
         """
@@ -81,7 +81,7 @@ class Starts:
     def noted_in(self, outcome: JobOutcome) -> JobOutcome:
         """The outcome of the last job, whose summary says how its memory was raised.
 
-        :param outcome: what came of it.
+        :param outcome: of the job.
         """
         if outcome.summary is None or not self.more_memory:
             return outcome

@@ -22,7 +22,7 @@ def add_to_asset_events(context: Context, handle: JobHandle, outcome: JobOutcome
 
     :param context: of the task.
     :param handle: of the job, which has succeeded.
-    :param outcome: what came of it.
+    :param outcome: of the job.
     """
     outlets = context["ti"].task.outlets
     if not outlets:

@@ -51,7 +51,7 @@ def lineage_of(handle: JobHandle | None, outcome: JobOutcome | None) -> Operator
     """The facet of a job. Airflow's provider adds the inputs and outputs that the task declares.
 
     :param handle: of the job; None where the task has come to none.
-    :param outcome: what came of it; None where it has not reached the task.
+    :param outcome: of the job; None where it has not reached the task.
     """
     if handle is None:
         return OperatorLineage()

@@ -18,7 +18,7 @@ def emit_stats(ti: Any, handle: JobHandle, outcome: JobOutcome) -> None:
 
     :param ti: the task instance, in the process that hands the outcome on.
     :param handle: of the job.
-    :param outcome: what came of it.
+    :param outcome: of the job.
     """
     try:
         from airflow.providers.common.compat.sdk import Stats

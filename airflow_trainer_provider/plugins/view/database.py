@@ -95,7 +95,7 @@ def select_tasks(*columns: Any) -> Select[Any]:
 
 
 def trainings(session: Session, rows: Iterable[Row[Any]]) -> Set[TaskKey]:
-    """Those task instances whose operator is one of the provider's.
+    """The task instances whose operator is one of the provider's.
 
     Airflow moves unfinished task instances to each new version of a DAG: what the operator has rendered says what ran.
     Of older runs Airflow drops that, and of a task that has not run there is none.

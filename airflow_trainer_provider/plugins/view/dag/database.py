@@ -68,7 +68,7 @@ def read_progress(dag_id: str, task_id: str, runs: Sequence[RunKey]) -> list[Map
 
 
 def _training_tasks(session: Session, dag_id: str) -> tuple[str, ...]:
-    """Those of the DAG's latest version, and those that one of the provider's operators has rendered."""
+    """The training tasks of the DAG's latest version, and those that one of the provider's operators has rendered."""
     declared = declared_tasks(session, dag_id)
     asked = select(XCom.task_id).where(XCom.dag_id == dag_id, XCom.key == "request").distinct()
     others = set(session.scalars(asked)) - declared

@@ -45,7 +45,7 @@ def job_of(state: JobState) -> dict[str, Any] | None:
 
 
 def facts_of(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any]:
-    """On what the job runs.
+    """The resources, image and tools of the job.
 
     :param state: of the job.
     :param eta: when its end is expected; see :func:`~airflow_trainer_provider.plugins.view.model.progress.progress_of`.

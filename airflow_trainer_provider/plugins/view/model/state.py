@@ -202,7 +202,7 @@ def _reported_phase(status: Mapping[str, Any], failure: Mapping[str, Any], retur
 
 
 def _phase_of_task(records: TaskRecords, has_job: bool) -> str | None:
-    """Of a task whose job has not been reported yet."""
+    """The phase of a task whose job has not been reported yet."""
     if has_job and records.state in (*_WAITS, "up_for_retry"):
         return "starting"
     return "failed" if records.state in ("failed", "up_for_retry") else None

@@ -140,7 +140,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def duration(seconds: float) -> str:
-    """In two units: ``2 h 12 min``.
+    """A duration in two units: ``2 h 12 min``.
 
     :param seconds: how long.
     """
