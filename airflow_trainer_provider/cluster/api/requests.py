@@ -24,7 +24,7 @@ from airflow_trainer_provider.cluster.answers import (
 )
 from airflow_trainer_provider.cluster.api.clock import ServerClock
 from airflow_trainer_provider.cluster.api.recovery import PROBE_SECONDS, Recovery
-from airflow_trainer_provider.cluster.api.retry import Outage
+from airflow_trainer_provider.cluster.api.retry import Retrier
 from airflow_trainer_provider.cluster.api.session import Session
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import Manifest
@@ -35,7 +35,7 @@ _CONNECT = 10
 _CALL = 60
 #: How many calls are under way at a time; watches and logs do not count.
 _AT_ONCE = 32
-#: For what extensions of the API serve: they have seconds and places of their own, so that others never wait for them.
+#: For what extensions of the API serve: they have seconds and permits of their own, so that others never wait for them.
 _EXTENSION = 10
 _EXTENSIONS_AT_ONCE = 4
 #: From this status on, an answer is no success; redirects are not followed.
@@ -59,10 +59,10 @@ class Requests:
         #: Reports when the API server answers again, or accepts our credentials again.
         self.recovery = Recovery(self._probe)
         self._session = Session(connection, reread, self.recovery.recovered)
-        self._outage = Outage(f"The Kubernetes API of connection {connection.id!r}", outage_budget, self.recovery)
+        self._retrier = Retrier(f"The Kubernetes API of connection {connection.id!r}", outage_budget, self.recovery)
         # Thousands of jobs that end at once would open a connection each.
-        self._places = asyncio.Semaphore(_AT_ONCE)
-        self._extension_places = asyncio.Semaphore(_EXTENSIONS_AT_ONCE)
+        self._permits = asyncio.Semaphore(_AT_ONCE)
+        self._extension_permits = asyncio.Semaphore(_EXTENSIONS_AT_ONCE)
         self._were_known = False
 
     @property
@@ -101,7 +101,7 @@ class Requests:
 
         async def attempt() -> Manifest:
             try:
-                return await self._answer(what, self._places, send)
+                return await self._answer(what, self._permits, send)
             except ApiError as error:
                 error.sent_bytes = len(data) if data and method == "POST" else None
                 raise
@@ -119,7 +119,7 @@ class Requests:
         """
         # An API server that has just started may not know yet whom it used to know; other credentials, or another
         # authority, may be on their way into the connection.
-        return await self._outage.overcome(
+        return await self._retrier.retry(
             attempt, lambda error: may_repeat(error) or (is_refusal(error) and self._were_known)
         )
 
@@ -132,7 +132,7 @@ class Requests:
         """
         timeout = aiohttp.ClientTimeout(total=_EXTENSION)
         send = partial(self._session.send, "GET", path, query=query, timeout=timeout, may_reload=False)
-        return await self._answer(f"GET {path}", self._extension_places, send)
+        return await self._answer(f"GET {path}", self._extension_permits, send)
 
     @asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], silent: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -157,11 +157,11 @@ class Requests:
         await self._session.close()
 
     async def _answer(
-        self, what: str, places: asyncio.Semaphore, send: Callable[[], Awaitable[aiohttp.ClientResponse]]
+        self, what: str, permits: asyncio.Semaphore, send: Callable[[], Awaitable[aiohttp.ClientResponse]]
     ) -> Manifest:
-        """Send a request once one of the places is free."""
+        """Send a request once it has one of the permits."""
         with _on_the_way(what):
-            async with places, await send() as response:
+            async with permits, await send() as response:
                 answer = await response.read()
         if response.status >= _NO_SUCCESS:
             raise await self._error(what, response, answer)

@@ -18,7 +18,7 @@ _LONGEST = 15.0
 _T = TypeVar("_T")
 
 
-class Outage:
+class Retrier:
     """Repeats calls that fail for a while, and logs once when an outage begins and once when it ends.
 
     :param name: of what is asked, for the log.
@@ -34,7 +34,7 @@ class Outage:
         #: How many calls are being repeated.
         self._repeated = 0
 
-    async def overcome(self, call: Callable[[], Awaitable[_T]], may_repeat: Callable[[ApiError], bool]) -> _T:
+    async def retry(self, call: Callable[[], Awaitable[_T]], may_repeat: Callable[[ApiError], bool]) -> _T:
         """Make a call until it succeeds.
 
         :param call: makes one attempt.

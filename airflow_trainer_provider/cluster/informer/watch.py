@@ -48,7 +48,7 @@ _FORBIDDEN = 403
 _GONE = 410
 
 
-class Trouble(Enum):
+class Failure(Enum):
     """What an error means to a watch."""
 
     #: The resource version has expired (410 Gone). That is normal, also at the end of an outage.
@@ -63,7 +63,7 @@ class Trouble(Enum):
     OTHER = auto()
 
 
-_LISTS_AGAIN = frozenset(Trouble) - {Trouble.OTHER}
+_LISTS_AGAIN = frozenset(Failure) - {Failure.OTHER}
 
 
 class Watch:
@@ -214,27 +214,27 @@ class Watch:
 
         :param refused: whether trying again does not help.
         """
-        trouble = self._trouble(error)
+        failure = self._failure(error)
         self._backoff.failed(error)
-        if trouble in _LISTS_AGAIN:
+        if failure in _LISTS_AGAIN:
             self._version = None
-        if trouble is Trouble.EXPIRED:
+        if failure is Failure.EXPIRED:
             self._expired = True
             self._backoff.reset()
             return
-        if trouble is Trouble.FORBIDDEN:
+        if failure is Failure.FORBIDDEN:
             self._forbidden(error)
-        elif trouble is not Trouble.EXPIRED_AGAIN:
+        elif failure is not Failure.EXPIRED_AGAIN:
             self._note(error, refused=refused)
         await self._backoff.pause(error)
 
-    def _trouble(self, error: ApiError) -> Trouble:
+    def _failure(self, error: ApiError) -> Failure:
         if error.status == _GONE:
             is_new = not self._expired or time.monotonic() - self._listed_at >= _TOO_SHORT
-            return Trouble.EXPIRED if is_new else Trouble.EXPIRED_AGAIN
+            return Failure.EXPIRED if is_new else Failure.EXPIRED_AGAIN
         if error.status == _FORBIDDEN and self._version is not None:
-            return Trouble.FORBIDDEN
-        return Trouble.SILENT if error.reason == SILENT else Trouble.OTHER
+            return Failure.FORBIDDEN
+        return Failure.SILENT if error.reason == SILENT else Failure.OTHER
 
     def _forbidden(self, error: ApiError) -> None:
         """Note that watching is forbidden, where listing is not."""

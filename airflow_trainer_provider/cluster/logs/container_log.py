@@ -11,10 +11,10 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from airflow_trainer_provider.cluster.logs import patience
+from airflow_trainer_provider.cluster.logs import read_deadline
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, split_time
 from airflow_trainer_provider.cluster.logs.pace import Pace
-from airflow_trainer_provider.cluster.logs.patience import Patience
+from airflow_trainer_provider.cluster.logs.read_deadline import ReadDeadline
 from airflow_trainer_provider.cluster.logs.step import Known, Step, next_step
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
@@ -165,8 +165,8 @@ class ContainerLog:
         self._backoff = client.backoff(BACKOFF_FIRST, BACKOFF_MOST)
         self._refused_since: float | None = None
         self._last_error: ApiError | BackendUnavailable | None = None
-        #: How long it may still take.
-        self.patience = Patience()
+        #: When it is given up.
+        self.deadline = ReadDeadline()
         self._streams = LogStreams.here()
         self._pace = Pace.here()
         self._reading: asyncio.Task[None] | None = None
@@ -271,7 +271,7 @@ class ContainerLog:
         await self._say(f"{what} of {self} is missing here: {why}{error}")
 
     async def _say(self, text: str) -> None:
-        with self.patience.held_up():
+        with self.deadline.paused():
             await self._note(text)
 
     def __str__(self) -> str:
@@ -311,10 +311,10 @@ class ContainerLog:
         """
         self._is_leaving = False
         async with AsyncExitStack() as stack:
-            with self.patience.held_up():
+            with self.deadline.paused():
                 had_to_wait = await stack.enter_async_context(self._streams.permit(self._leave))
             if had_to_wait:
-                self.patience.went_on()
+                self.deadline.extend()
                 if self._pod.runs(self._container)[0] != runs:
                     raise _Overtaken
             # A task of its own can be cancelled at the end of itself.
@@ -331,13 +331,13 @@ class ContainerLog:
         """Give the permit up for another reader, unless this one still needs it.
 
         :param had: how long it has been held, in seconds.
-        :return: whether another reader can count on it: not on that of one that was asked before, and is held up.
+        :return: whether another reader can count on it: not on that of one that was asked before, and is paused.
         """
-        is_busy = self.patience.is_held_up or self.patience.idle_since(0) < _QUIET
+        is_busy = self.deadline.is_paused or self.deadline.idle_since(0) < _QUIET
         if self._job_ended.is_set() or had < (_LONG_STREAM_SECONDS if is_busy else _STREAM_SECONDS):
             return False
         was_asked, self._is_leaving = self._is_leaving, True
-        if self._reading and not self.patience.is_held_up:
+        if self._reading and not self.deadline.is_paused:
             self._reading.cancel()
         return not was_asked
 
@@ -365,7 +365,7 @@ class ContainerLog:
         try:
             async with aclosing(stream):
                 async for block in stream:
-                    with self.patience.held_up():
+                    with self.deadline.paused():
                         await self._pace.turn()
                     lines = [split_time(line) for line in block.split(b"\n")]
                     if is_first:
@@ -375,7 +375,7 @@ class ContainerLog:
                     if new:
                         last = new[-1][0]
                         await self._hand_on(new)
-                    self.patience.went_on()
+                    self.deadline.extend()
                     if self._is_leaving:
                         return
             if is_first:
@@ -409,7 +409,7 @@ class ContainerLog:
 
     async def _hand_on(self, lines: list[tuple[int, str]]) -> None:
         self._whole_at = None
-        with self.patience.held_up():
+        with self.deadline.paused():
             await self._emit(lines)
 
     async def _begin(self, runs: int, first: tuple[int | None, bytes], since: str | None) -> None:
@@ -446,7 +446,7 @@ class ContainerLog:
         try:
             found = await self._client.get(PODS, metadata["namespace"], metadata["name"])
         except ApiError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
             found = None
         self._is_in_doubt = False
@@ -471,7 +471,7 @@ class ContainerLog:
         now = time.monotonic()
         if self._refused_since is None:
             self._refused_since = now
-        return now - self._refused_since >= patience.REFUSED_SECONDS
+        return now - self._refused_since >= read_deadline.REFUSED_SECONDS
 
     async def _pause(self, changed: asyncio.Event, *, waiting: bool = False) -> None:
         """Wait for the pod to change, or for a while.

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from airflow_trainer_provider.cluster.informer.store import Subscription
-from airflow_trainer_provider.cluster.logs import patience
+from airflow_trainer_provider.cluster.logs import read_deadline
 from airflow_trainer_provider.cluster.logs.budget import LogBudget
 from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Pod
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, LogCursor, split_time
@@ -206,7 +206,7 @@ class Logs:
         :param ended_at: when it ended, by the monotonic clock.
         """
         await self._give_up()
-        listed = self._subscription.synced or time.monotonic() - ended_at > patience.IDLE_SECONDS
+        listed = self._subscription.synced or time.monotonic() - ended_at > read_deadline.IDLE_SECONDS
         return listed and all(task.done() for task in self._reading)
 
     def _look(self, ended: asyncio.Event) -> None:
@@ -303,8 +303,9 @@ class Logs:
         await self._queue.put(_Block(name, [(0, f"... {text}")]))
 
     async def _give_up(self) -> None:
-        """Give up the logs of a job that has ended for which there is no more patience."""
-        given_up = [each for each in self._reading.values() if not each.task.done() and each.reader.patience.is_over()]
+        """Give up the logs of an ended job whose deadlines have passed."""
+        running = [each for each in self._reading.values() if not each.task.done()]
+        given_up = [each for each in running if each.reader.deadline.has_passed()]
         await end_tasks([each.task for each in given_up])
         for each in given_up:
             await each.reader.give_up("it was still open when the job had ended")
@@ -343,9 +344,9 @@ def _take_note(changing: asyncio.Task[None]) -> None:
 async def _after(earlier: _Reading | None, reader: ContainerLog) -> None:
     """Read once the replica's earlier pod has been read."""
     if earlier is not None:
-        with reader.patience.held_up():
+        with reader.deadline.paused():
             await _until_read(earlier)
-        reader.patience.went_on()
+        reader.deadline.extend()
     try:
         await reader.run()
     except Exception as error:
@@ -355,17 +356,17 @@ async def _after(earlier: _Reading | None, reader: ContainerLog) -> None:
 
 async def _until_read(earlier: _Reading) -> None:
     """Wait for an earlier pod to be read, as long as its log gives something now and then, and for
-    :data:`~airflow_trainer_provider.cluster.logs.patience.LAST_LINES_SECONDS` at most.
+    :data:`~airflow_trainer_provider.cluster.logs.read_deadline.LAST_LINES_SECONDS` at most.
     """
-    clock = earlier.reader.patience
+    clock = earlier.reader.deadline
     # Where the job has ended, the earlier log has been given up by then, and a line has said so.
     more = 2 * _TICK
-    began, until = clock.now, time.monotonic() + patience.LAST_LINES_SECONDS + more
+    began, until = clock.now, time.monotonic() + read_deadline.LAST_LINES_SECONDS + more
     while not earlier.task.done():
-        left = min(patience.IDLE_SECONDS + more - clock.idle_since(began), until - time.monotonic())
+        left = min(read_deadline.IDLE_SECONDS + more - clock.idle_since(began), until - time.monotonic())
         if left <= 0:
             break
-        # A log that is held up has no less left afterwards.
+        # A pause does not shorten the time that a log has left.
         await asyncio.wait({earlier.task}, timeout=max(_TICK, left))
 
 

@@ -146,7 +146,7 @@ def _size(error: ApiError, resource: Resource, namespace: str) -> Refusal | None
 
 
 def _namespace(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
-    if error.status == 404 and re.search(r'namespaces "[^"]*" not found', error.answer):
+    if error.is_not_found and re.search(r'namespaces "[^"]*" not found', error.answer):
         return Refusal(
             "NamespaceMissing",
             f"There is no namespace {namespace!r} in the cluster. Create it, or name another in the operator, in the "
@@ -164,7 +164,7 @@ def _namespace(error: ApiError, resource: Resource, namespace: str) -> Refusal |
 
 
 def _missing(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
-    if error.status != 404:
+    if not error.is_not_found:
         return None
     # Of a missing object the API server speaks in a Status; of a missing resource it has none.
     if error.reason:

@@ -159,7 +159,7 @@ async def test_while_the_api_server_does_not_answer_there_is_no_result(job, prin
     else:
         job.api.answer(status, "GET", LOG, times=1000)
     backend = await job.backend()
-    backend._cluster.client._requests._outage._budget = 0.05
+    backend._cluster.client._requests._retrier._budget = 0.05
 
     with pytest.raises(ApiError):
         await backend.result(job.handle)

@@ -400,9 +400,9 @@ async def test_a_job_waits_through_a_refusal_of_its_credentials_as_through_an_ou
 
 
 async def test_a_log_is_not_given_up_while_its_credentials_are_refused(cluster, airflow, server, monkeypatch, clock):
-    from airflow_trainer_provider.cluster.logs import container_log, patience
+    from airflow_trainer_provider.cluster.logs import container_log, read_deadline
 
-    monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(read_deadline, "REFUSED_SECONDS", 0.0)
     monkeypatch.setattr(container_log, "BACKOFF_FIRST", 0.001)
     async with followed(cluster, server) as notes:
         server.tokens = set()

@@ -17,7 +17,7 @@ from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.api.recovery import Backoff, Recovery
 from airflow_trainer_provider.cluster.informer.store import Store, by_label
-from airflow_trainer_provider.cluster.logs import container_log, patience
+from airflow_trainer_provider.cluster.logs import container_log, read_deadline
 from airflow_trainer_provider.cluster.logs import job_logs as logs
 from airflow_trainer_provider.cluster.logs import streams as log_streams
 from airflow_trainer_provider.cluster.logs.cursor import LogCursor
@@ -40,22 +40,22 @@ def quick(monkeypatch):
     monkeypatch.setattr(container_log, "BACKOFF_MOST", 0.001)
     monkeypatch.setattr(logs, "_TICK", 0.01)
     # Longer than a busy machine stalls.
-    monkeypatch.setattr(patience, "IDLE_SECONDS", 30)
-    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 30)
+    monkeypatch.setattr(read_deadline, "IDLE_SECONDS", 30)
+    monkeypatch.setattr(read_deadline, "LAST_LINES_SECONDS", 30)
 
 
 @pytest.fixture
 def hasty(monkeypatch):
     """A log that goes on after the end of the job, or cannot be read, is given up at once."""
-    monkeypatch.setattr(patience, "IDLE_SECONDS", 0.2)
-    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 1.0)
+    monkeypatch.setattr(read_deadline, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(read_deadline, "LAST_LINES_SECONDS", 1.0)
 
 
 @pytest.fixture
 def patient(monkeypatch):
     """A log is given up after longer than a busy machine stalls, and sooner than a test may take."""
-    monkeypatch.setattr(patience, "IDLE_SECONDS", 2.0)
-    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 4.0)
+    monkeypatch.setattr(read_deadline, "IDLE_SECONDS", 2.0)
+    monkeypatch.setattr(read_deadline, "LAST_LINES_SECONDS", 4.0)
 
 
 def stamp(at):
@@ -806,7 +806,7 @@ async def test_trouble_is_tried_again_while_the_job_runs(cluster):
 
 
 async def test_missing_rights_are_named(cluster, monkeypatch):
-    monkeypatch.setattr(patience, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(read_deadline, "REFUSED_SECONDS", 0.0)
     cluster.faults.append(ApiError('cannot get resource "pods/log"', status=403))
     pod = cluster.pod()
     pod.start()
@@ -856,7 +856,7 @@ async def test_what_is_written_shortly_before_the_end_is_shown(cluster):
 
 async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
     monkeypatch.setattr(logs, "_WAITING_BLOCKS", 1)
-    monkeypatch.setattr(patience, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(read_deadline, "IDLE_SECONDS", 1.0)
     pod = cluster.pod()
     pod.start()
     pod.write(*(str(number) for number in range(10)))
@@ -896,7 +896,7 @@ async def test_the_time_for_which_lines_were_not_taken_is_not_the_logs(cluster, 
             async for block in blocks:
                 got.extend(line.text for line in block.lines())
                 if len(got) == 1:
-                    await asyncio.sleep(1.1 * patience.LAST_LINES_SECONDS)
+                    await asyncio.sleep(1.1 * read_deadline.LAST_LINES_SECONDS)
     assert got == [str(number) for number in range(100)]
 
 
@@ -927,11 +927,11 @@ async def test_the_last_pods_log_is_read_where_an_earlier_ones_cannot_be(cluster
 
 
 async def test_the_last_pods_log_follows_an_earlier_one_that_takes_long(cluster, patient, monkeypatch):
-    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 60)
+    monkeypatch.setattr(read_deadline, "LAST_LINES_SECONDS", 60)
     first, _ = restarted(cluster, "first", "second")
     first.containers["main"][0].lines *= 20
     # Longer than a log may be idle, but for the lines.
-    cluster.slow["first"] = 1.5 * patience.IDLE_SECONDS / 40
+    cluster.slow["first"] = 1.5 * read_deadline.IDLE_SECONDS / 40
     async with Reader(cluster) as reader:
         got = await reader.all()
     assert got == lines(*["first begins", "first ends"] * 20, "second begins", "second ends")
@@ -939,7 +939,7 @@ async def test_the_last_pods_log_follows_an_earlier_one_that_takes_long(cluster,
 
 async def test_an_earlier_pod_that_does_not_end_is_not_waited_for(cluster, monkeypatch):
     """The log of a pod goes on, on a node that the cluster has lost, while its replacement trains."""
-    monkeypatch.setattr(patience, "LAST_LINES_SECONDS", 0.1)
+    monkeypatch.setattr(read_deadline, "LAST_LINES_SECONDS", 0.1)
     first = cluster.pod("first", replica="worker-0")
     first.start()
     first.write("first")
@@ -969,7 +969,7 @@ async def test_a_note_that_is_not_taken_is_not_the_logs_either(cluster, patient,
             async for block in blocks:
                 got.extend(str(line) for line in block.lines())
                 if len(got) == 1:
-                    await asyncio.sleep(1.5 * patience.IDLE_SECONDS)
+                    await asyncio.sleep(1.5 * read_deadline.IDLE_SECONDS)
     for name in ("worker-0", "worker-1", "worker-2"):
         own = [line for line in got if line.startswith(f"[{name}]")]
         assert "lines of its runs 1 to 2 are lost" in own[0]
@@ -1172,7 +1172,7 @@ async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch, noth
     fake server's work included.
     """
     for name in ("IDLE_SECONDS", "LAST_LINES_SECONDS"):
-        monkeypatch.setattr(patience, name, 60)
+        monkeypatch.setattr(read_deadline, name, 60)
     line = stamp(START) + b" " + b"x" * 100 + b"\n"
 
     async def pour(request):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 
-from airflow_trainer_provider.cluster.logs import patience
+from airflow_trainer_provider.cluster.logs import read_deadline
 from airflow_trainer_provider.errors import ApiError
 from tests.unit.cluster.logs.storm.nodes import EPOCH, SECOND, Nodes, Pod
 from tests.unit.cluster.logs.storm.plan import ENOUGH, Job, Plan
@@ -53,7 +53,7 @@ class Check:
         job, jobs = self._job, self._plan.jobs
         turns = 1 if self._plan.limit >= ENOUGH else sum(each.containers for each in jobs)
         most = 120 + sum(each.reader.stalled_for for each in jobs)
-        most += (patience.LAST_LINES_SECONDS + 15) * max(map(len, job.replicas)) * turns
+        most += (read_deadline.LAST_LINES_SECONDS + 15) * max(map(len, job.replicas)) * turns
         took = job.read_at - max(job.reader.begun_at, job.ended_at)
         assert took < most, f"{job.name} has ended, and was read for {took:.0f} of {most:.0f} s"
 
