@@ -47,7 +47,7 @@ OURS, KUBECTL = "this provider", "kubectl logs -f"
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of one follower's run.
+    """The result of one follower's run.
 
     :param seconds: until its last line was out.
     :param cpu: seconds of CPU.

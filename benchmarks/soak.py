@@ -295,7 +295,7 @@ class Storm:
 
 @dataclass
 class Found:
-    """What came of it.
+    """The results of the soak.
 
     :param seed: of what was random.
     :param jobs: all that were waited for.
@@ -353,7 +353,7 @@ class Soak:
         self.jobs: dict[str, Job] = {}
 
     async def run(self, storm: Storm, found: Found) -> None:
-        """Run, and note what came of it."""
+        """Run, and record the results."""
         population, plan = self._population, self._plan
         await population.fill(plan.jobs)
         await self._wait_for(population.running)
@@ -467,7 +467,7 @@ async def soak(plan: Plan, seed: int) -> Found:
 
 
 def main(*, quick: bool = False) -> bool:
-    """Print what came of it.
+    """Print the results.
 
     :param quick: only show that it works.
     :return: whether all was well.

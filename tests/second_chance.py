@@ -95,7 +95,7 @@ class SecondChance:
             session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what came of it."""
+        """Report the result."""
         if not self._failed:
             return
         terminalreporter.section("second chance")

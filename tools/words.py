@@ -25,6 +25,11 @@ WORDS = {
     r"how (?:\w+ ){1,2}stands?": "name it: the status, the state, the phase",
     "needs? nothing of": "does not import, does not use",
     "lets? go of": "release, free",
+    "conclusions?": "the outcome",
+    "standing": "the controller status",
+    "(?:what|nothing) came of": "the outcome, the result; had no effect",
+    "to be had": "available",
+    "ends? (?:the|a) wait well": "the wait succeeds",
 }
 
 FOLDERS = ("airflow_trainer_provider/", "benchmarks/", "dags/", "deploy/", "docs/", "tests/", "tools/")

@@ -31,7 +31,7 @@ What a task says of a failed job, and whether a retry can help. `make verdicts` 
 real cluster, in each of these ways on each backend, and records the verdicts. What each reason means for the
 next try, and those that cannot be shown so: {doc}`errors`.
 
-- `JOB`, `NAMESPACE` and `ADDRESS` stand for what is another in each run.
+- `JOB`, `NAMESPACE` and `ADDRESS` are placeholders for values that differ in each run.
 - In the task's log the traceback, or the last lines, follow.
 - `training-operator` is missing where a pod is evicted or deleted. What the operator sees first is chance: that the pod
   is to go, and the job fails as on the other backends; or that there is no pod, and it creates another one, in which

@@ -40,6 +40,11 @@ def found(text):
         ("// What is compared, how we stand.", "how we stand"),
         ("A script needs nothing of this package.", "needs nothing of"),
         ("# The kernel lets\n    # go of it.", "lets go of"),
+        ("The conclusion of a wait.", "conclusion"),
+        ("class Standing:", "Standing"),
+        ("What came of the job.", "What came of"),
+        ("Its source is not to be had.", "to be had"),
+        ("The phases that end the wait well.", "end the wait well"),
     ],
 )
 def test_a_word_is_found(text, word):

@@ -1,4 +1,4 @@
-"""A pod that the kubelet evicts stays, and its containers go: their log is not to be had any more."""
+"""A pod that the kubelet evicts stays, and its containers go: their log is no longer available."""
 
 from __future__ import annotations
 

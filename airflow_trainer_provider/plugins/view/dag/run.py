@@ -1,4 +1,4 @@
-"""One run of a training task, as a row: how it ended, how long it took, what it cost and what came of it."""
+"""One run of a training task, as a row: how it ended, how long it took, what it cost and its results."""
 
 from __future__ import annotations
 
