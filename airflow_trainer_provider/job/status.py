@@ -95,6 +95,11 @@ class ReplicaStatus(_Record):
         """Whether it ended by its own failure; a replica that was stopped did not."""
         return self.finished_at is not None and self.reason not in ("Completed", "Stopped")
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it runs no more; of one that was deleted with its part of the job, nothing else may be known."""
+        return self.finished_at is not None or self.reason == "Deleted"
+
 
 class Progress(_Record):
     """How far a training is, as its script reports.

@@ -122,6 +122,8 @@ class ControllerStatus:
     :param job_set: the uid of the JobSet that counts them, where one does and is there.
     :param keeps_complete: whether a replica that it takes for complete is not started again, whatever becomes of the
         others.
+    :param without_part: the names of the replicas whose part of the job is gone, so that nothing starts them, and of
+        which it is not known how they ended.
     """
 
     phase: JobPhase | None = None
@@ -132,6 +134,7 @@ class ControllerStatus:
     restarts: int = 0
     job_set: str | None = None
     keeps_complete: bool = False
+    without_part: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def _end(segments: list[_Segment], status: JobStatus, replica: ReplicaStatus, no
 
 def _stage(status: JobStatus, replica: ReplicaStatus, now: float) -> tuple[str | None, float]:
     """The stage of a replica, None where it has ended, and since when."""
-    if status.phase.ended or replica.finished_at is not None:
+    if status.phase.ended or replica.is_over:
         return None, now
     if status.phase in _WITHOUT_ROOM:
         return _QUEUED, status.queued_at.timestamp() if status.started_at is None else now

@@ -56,7 +56,25 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
         return ControllerStatus(JobPhase.FAILED, reason, message, started, at, restarts)
     if lost := (main["metadata"].get("annotations") or {}).get(PART_DELETED) or _lost(main, children):
         return ControllerStatus(JobPhase.FAILED, DELETED, lost, started, restarts=restarts)
-    return ControllerStatus(*_under_way(main, children), started, restarts=restarts, keeps_complete=True)
+    return ControllerStatus(
+        *_under_way(main, children),
+        started,
+        restarts=restarts,
+        keeps_complete=True,
+        without_part=_without_job(main, children),
+    )
+
+
+def _without_job(main: Manifest, children: Sequence[Manifest]) -> frozenset[str]:
+    """The names of the replicas whose Job is gone, complete or not."""
+    if not _has_jobs(main):
+        return frozenset()
+    names = [f"{group}-{index}" for group, count in groups_of(main).items() for index in range(count)]
+    there: set[str] = set()
+    for child in children:
+        first = int(child["metadata"]["labels"][FIRST_RANK])
+        there.update(names[first : first + child["spec"]["completions"]])
+    return frozenset(names) - there
 
 
 def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:

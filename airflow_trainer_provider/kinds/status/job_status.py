@@ -33,7 +33,12 @@ from airflow_trainer_provider.kinds.status.events import (
 from airflow_trainer_provider.kinds.status.failure import settle, taken_away
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 from airflow_trainer_provider.kinds.status.reading import Reading
-from airflow_trainer_provider.kinds.status.replicas import ReplicaState, read_replicas, with_warnings
+from airflow_trainer_provider.kinds.status.replicas import (
+    ReplicaState,
+    read_replicas,
+    with_warnings,
+    without_part,
+)
 from airflow_trainer_provider.kinds.status.waiting import (
     SUSPENDED_BY_KUEUE,
     has_node,
@@ -89,6 +94,7 @@ def job_status(
     """
     parts = without_workloads(children)
     controller, replicas = kind.read(main, parts), read_replicas(kind, main, pods, gone, groups, ranked)
+    replicas = without_part(replicas, controller.without_part)
     job = with_written(Reading(kind, main, controller, replicas, pods, children, events, deleted))
     warned = warned_of(job)
     job = replace(job, replicas=with_warnings(job.replicas, pod_warnings(events)))

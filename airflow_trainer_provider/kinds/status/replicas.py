@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -29,6 +29,8 @@ from airflow_trainer_provider.kinds.status.remade import (
 _PASSES_WITHIN = timedelta(seconds=5)
 #: How soon a pod is deleted that a controller creates while it lets the job fail.
 _BRIEF = timedelta(seconds=10)
+#: Of a replica that has no pod, and that no controller starts.
+_PART_GONE = "its Job was deleted; whether it had succeeded is not known"
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,24 @@ def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
         return replica
     update = {"reason": warned.reason, "message": warned.message}
     return dataclasses.replace(replica, status=status.model_copy(update=update), refused_at=warned.at)
+
+
+def without_part(replicas: Sequence[ReplicaState], names: Collection[str]) -> list[ReplicaState]:
+    """The replicas, without waiting for those that nothing starts any more.
+
+    :param replicas: as their pods have them.
+    :param names: of those whose part of the job is gone.
+    """
+    return [_gone_with_part(each) if each.status.name in names else each for each in replicas]
+
+
+def _gone_with_part(replica: ReplicaState) -> ReplicaState:
+    if replica.stage != "waiting":
+        return replica
+    status = replica.status
+    if status.finished_at is None:
+        status = status.model_copy(update={"reason": DELETED, "message": _PART_GONE})
+    return dataclasses.replace(replica, stage="ended", status=status)
 
 
 def _earlier_ends(

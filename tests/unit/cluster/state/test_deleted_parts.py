@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
+from datetime import datetime, timedelta, timezone
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -14,13 +16,15 @@ from airflow_trainer_provider.cluster.state.snapshot import Snapshot
 from airflow_trainer_provider.errors import JobLost
 from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity
+from airflow_trainer_provider.job.monitor import Monitor
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import JOBS, SERVICES
 from airflow_trainer_provider.kinds.native.native import NATIVE
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
 from airflow_trainer_provider.spec import parse_spec
 from airflow_trainer_provider.timeouts import with_timeout
-from tests.fakes.jobs import MADE_AT, with_condition
+from tests.fakes.jobs import MADE_AT, add_pod, with_condition
 from tests.fakes.kubernetes import NAMESPACE
 from tests.unit.cluster.api_server import PATIENCE, until
 
@@ -33,6 +37,14 @@ JOB = plan_job(
 )
 RUNNING = {"active": 1, "startTime": "2026-11-21T06:00:00Z"}
 COMPLETE = {**with_condition("Complete", MADE_AT), "startTime": "2026-11-21T06:00:00Z"}
+
+
+CREATING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+def labels_of_pod(first_rank, index):
+    ranks = {"airflow-trainer-provider/first-rank": first_rank, "batch.kubernetes.io/job-completion-index": str(index)}
+    return {NATIVE.pod_label: NAME, **ranks}
 
 
 class Watching:
@@ -90,6 +102,47 @@ async def test_a_job_that_goes_once_it_is_complete_is_complete(api):
 
     assert last.phase is JobPhase.SUCCEEDED
     assert not [each for each in watching.statuses[:-1] if each.phase.ended]
+
+
+async def first_status_of(watching):
+    """What another process shows first, as after a restart of the triggerer."""
+    backend = ClusterBackend("native", await watching.api.cluster("another"), NAMESPACE)
+    async with aclosing(backend.watch(watching.handle)) as statuses:
+        return await with_timeout(anext(statuses), PATIENCE)
+
+
+def given_up(status):
+    """Whether a task gives a job up that stays as it is for an hour, where it has a minute to start."""
+    monitor, now = Monitor(60), datetime.now(timezone.utc)
+    return monitor.observe(status, now) or monitor.observe(status, now + timedelta(hours=1))
+
+
+async def test_the_replicas_of_a_job_that_was_gone_before_are_not_waited_for(api):
+    async with Watching(api) as watching:
+        api.update(JOBS, CHIEF, {"status": COMPLETE})
+        api.remove(JOBS, CHIEF)
+        for index in (0, 1):
+            add_pod(api, NAME, "native", index=index, labels=labels_of_pod("1", index))
+        found = await first_status_of(watching)
+
+        assert (found.phase, found.waiting_since) == (JobPhase.RUNNING, None)
+        assert given_up(found) is None
+        chief = found.replicas[0]
+        assert (chief.name, chief.reason, chief.failed) == ("chief-0", "Deleted", False)
+        assert chief.message == "its Job was deleted; whether it had succeeded is not known"
+
+
+async def test_beside_a_job_that_is_gone_the_pods_of_the_others_are_waited_for(api):
+    async with Watching(api) as watching:
+        api.update(JOBS, CHIEF, {"status": COMPLETE})
+        api.remove(JOBS, CHIEF)
+        add_pod(api, NAME, "native", labels=labels_of_pod("1", 0))
+        pod = add_pod(api, NAME, "native", "Pending", index=1, labels=labels_of_pod("1", 1), state=CREATING)
+        found = await first_status_of(watching)
+
+        assert found.phase is JobPhase.STARTING
+        assert found.waiting_since == parse_time(pod["metadata"]["creationTimestamp"])
+        assert given_up(found) is not None
 
 
 async def test_a_complete_job_that_goes_while_it_is_read_again_is_complete(api):

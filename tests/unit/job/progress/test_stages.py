@@ -55,6 +55,14 @@ def test_a_replica_from_its_queue_to_its_end():
     assert stages.version == 7
 
 
+def test_a_replica_whose_part_of_the_job_is_gone_is_in_no_stage():
+    stages = Stages()
+    stages.observe(status(JobPhase.STARTING, replica()), START + 1)
+    stages.observe(status(JobPhase.RUNNING, replica(reason="Deleted")), START + 5)
+
+    assert segments(stages) == [["starting", 1, 5]]
+
+
 def test_a_run_that_was_not_seen_has_a_segment():
     stages = Stages()
     stages.observe(status(JobPhase.STARTING, replica()), START + 1)

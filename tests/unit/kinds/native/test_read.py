@@ -12,6 +12,7 @@ import pytest
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.native.native import NATIVE
+from airflow_trainer_provider.kinds.native.read import FIRST_RANK
 from airflow_trainer_provider.kinds.objects.labels import CANCELLED, COMPLETE, GROUPS, PART_DELETED
 from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, as_gone
 
@@ -202,6 +203,7 @@ def two_jobs():
     main, (complete,) = with_all_objects("succeeded")
     other = copy.deepcopy(complete)
     other["metadata"]["name"] += "-2"
+    other["metadata"]["labels"][FIRST_RANK] = str(complete["spec"]["completions"])
     other["status"] = {"active": other["spec"]["completions"], "startTime": complete["status"]["startTime"]}
     size = complete["spec"]["completions"]
     main["metadata"]["annotations"][GROUPS] = json.dumps({"chief": size, "worker": size})
@@ -219,9 +221,11 @@ def test_a_complete_job_may_go_while_others_train(how):
 
 
 def test_while_another_job_trains_one_whose_end_was_not_seen_ends_nothing():
-    main, _, other = two_jobs()
+    main, complete, other = two_jobs()
+    chiefs = frozenset(f"chief-{index}" for index in range(complete["spec"]["completions"]))
 
-    assert NATIVE.read(main, [other]).phase is None
+    assert (NATIVE.read(main, [other]).phase, NATIVE.read(main, [other]).without_part) == (None, chiefs)
+    assert NATIVE.read(main, [complete, other]).without_part == frozenset()
     # It may be resumed.
     other["spec"]["suspend"] = True
     assert NATIVE.read(main, [other]).phase is JobPhase.SUSPENDED
@@ -258,7 +262,7 @@ def test_the_jobs_of_a_job_that_begins_or_ends_may_be_missing(metadata, phase):
     annotations = main["metadata"]["annotations"] | metadata["annotations"]
     main["metadata"] |= {**metadata, "annotations": annotations}
 
-    assert NATIVE.read(main, []).phase is phase
+    assert (NATIVE.read(main, []).phase, NATIVE.read(main, []).without_part) == (phase, frozenset())
     assert NATIVE.read(main, [as_gone(job, SEEN) for job in jobs]).phase is None
 
 
