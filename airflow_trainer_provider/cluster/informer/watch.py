@@ -7,11 +7,13 @@ import logging
 import random
 import time
 from contextlib import aclosing
-from enum import Enum, auto
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from airflow_trainer_provider.cluster.answers import SILENT, is_refusal
+from airflow_trainer_provider.cluster.informer.failure import REACTIONS, Failure, Seen, failure_of
 from airflow_trainer_provider.cluster.informer.store import KeysOf, Store, Subscription, by_label, by_name
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.job.signal import Signal
@@ -46,24 +48,6 @@ POLL_AT_MOST = 300.0
 _TOO_SHORT = 1.0
 _FORBIDDEN = 403
 _GONE = 410
-
-
-class Failure(Enum):
-    """What an error means to a watch."""
-
-    #: The resource version has expired (410 Gone). That is normal, also at the end of an outage.
-    EXPIRED = auto()
-    #: The same right after a list: the next one comes after a pause.
-    EXPIRED_AGAIN = auto()
-    #: Watching is, where listing was possible; whether it still is, the next list shows.
-    FORBIDDEN = auto()
-    #: A stream without even its bookmarks: which other events it has missed is not known.
-    SILENT = auto()
-    #: The watch goes on from its version.
-    OTHER = auto()
-
-
-_LISTS_AGAIN = frozenset(Failure) - {Failure.OTHER}
 
 
 class Watch:
@@ -214,27 +198,29 @@ class Watch:
 
         :param refused: whether trying again does not help.
         """
-        failure = self._failure(error)
+        failure = failure_of(self._seen(error))
+        reaction = REACTIONS[failure]
         self._backoff.failed(error)
-        if failure in _LISTS_AGAIN:
+        if reaction.lists_again:
             self._version = None
-        if failure is Failure.EXPIRED:
-            self._expired = True
-            self._backoff.reset()
-            return
         if failure is Failure.FORBIDDEN:
             self._forbidden(error)
-        elif failure is not Failure.EXPIRED_AGAIN:
+        if reaction.is_outage:
             self._note(error, refused=refused)
-        await self._backoff.pause(error)
+        if reaction.pauses:
+            await self._backoff.pause(error)
+        else:
+            self._expired = True
+            self._backoff.reset()
 
-    def _failure(self, error: ApiError) -> Failure:
-        if error.status == _GONE:
-            is_new = not self._expired or time.monotonic() - self._listed_at >= _TOO_SHORT
-            return Failure.EXPIRED if is_new else Failure.EXPIRED_AGAIN
-        if error.status == _FORBIDDEN and self._version is not None:
-            return Failure.FORBIDDEN
-        return Failure.SILENT if error.reason == SILENT else Failure.OTHER
+    def _seen(self, error: ApiError) -> Seen:
+        found = {
+            Seen.GONE: error.status == _GONE,
+            Seen.AGAIN: self._expired and time.monotonic() - self._listed_at < _TOO_SHORT,
+            Seen.FORBIDDEN: error.status == _FORBIDDEN and self._version is not None,
+            Seen.SILENT: error.reason == SILENT,
+        }
+        return reduce(or_, (each for each, holds in found.items() if holds), Seen(0))
 
     def _forbidden(self, error: ApiError) -> None:
         """Note that watching is forbidden, where listing is not."""
