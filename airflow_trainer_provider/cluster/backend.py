@@ -207,7 +207,7 @@ class ClusterBackend:
         """What rank 0 wrote: Kubernetes keeps it in the status of its pod, or a function's large value in the log."""
         return await result_of(self._connected().client, await self._snapshot(handle), self._frames_of(handle))
 
-    async def collected(self, handle: JobHandle) -> None:
+    async def acknowledge(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom, and do what ``on_finish_action`` says."""
         try:
             snapshot = await self._snapshot(handle)

@@ -314,12 +314,12 @@ class TrainerHook(BaseHook):
         """
         return (await (await self.backend_of(handle)).status(handle)).phase.ended
 
-    async def collected(self, handle: JobHandle) -> None:
-        """Note that the outcome has reached XCom; see :meth:`~airflow_trainer_provider.job.backend.Backend.collected`.
+    async def acknowledge(self, handle: JobHandle) -> None:
+        """Note that the outcome has reached XCom; see :meth:`~airflow_trainer_provider.job.backend.Backend.acknowledge`.
 
         :param handle: the job.
         """
-        await (await self.backend_of(handle)).collected(handle)
+        await (await self.backend_of(handle)).acknowledge(handle)
 
     async def release(self, handle: JobHandle) -> None:
         """Note that no task waits for the job; see :meth:`~airflow_trainer_provider.job.backend.Backend.release`.

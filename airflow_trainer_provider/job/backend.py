@@ -280,7 +280,7 @@ class Backend(Protocol):
     async def result(self, handle: JobHandle) -> bytes | None:
         """What rank 0 wrote to ``$TRAINER_RESULT_PATH``; None where it wrote nothing."""
 
-    async def collected(self, handle: JobHandle) -> None:
+    async def acknowledge(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom, so that clearing the task trains again.
 
         Nothing happens where a later try of the task owns the job by now.

@@ -164,7 +164,7 @@ class LocalBackend:
             raise folder.lost()
         return None
 
-    async def collected(self, handle: JobHandle) -> None:
+    async def acknowledge(self, handle: JobHandle) -> None:
         """Note that the outcome has reached XCom. A job whose folder is gone needs no note."""
         with suppress(JobLost):
             folder = self._folder(handle)

@@ -185,7 +185,7 @@ def acknowledge(hook: TrainerHook, handle: JobHandle) -> None:
     from airflow_trainer_provider.hooks.loop import run
 
     try:
-        run(hook.collected(handle))
+        run(hook.acknowledge(handle))
     except TrainJobError as error:
         # The outcome is what the task is for, and that is safe.
         hook.log.warning("Training job %s has ended, and its outcome could not be acknowledged: %s", handle.name, error)

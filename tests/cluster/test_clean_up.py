@@ -45,7 +45,7 @@ async def test_jobs_of_several_kinds_and_a_killed_submits_runtime_go_together(
         handle = (await backend.submit(_job("pass"), _task(f"{backend.name}-ended"))).handle
         deadline = datetime.now(timezone.utc) + timedelta(minutes=6)
         await follow(backend, handle, emit=print, reader=None, deadline=deadline)
-        await backend.collected(handle)
+        await backend.acknowledge(handle)
         return handle.name
 
     async def runs(backend):

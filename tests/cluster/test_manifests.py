@@ -55,7 +55,7 @@ async def test_the_next_try_adopts_a_manifests_job_that_runs(cluster, namespace,
     assert len(cluster.kubectl.list("jobs", namespace)) == 1
     assert not await native.cancel(first.handle, "a try that is over")
     assert (await _end(native, second.handle)).phase is JobPhase.SUCCEEDED
-    await native.collected(second.handle)
+    await native.acknowledge(second.handle)
     assert cluster.kubectl.get("job", second.handle.name, namespace) is None
 
 

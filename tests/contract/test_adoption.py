@@ -39,7 +39,7 @@ async def test_an_uncollected_result_is_taken_and_a_collected_one_is_not(contrac
 
     second = await contract.submit(job, 2)
     assert second.uid == first.uid
-    await contract.backend.collected(second)
+    await contract.backend.acknowledge(second)
     third, status = await contract.run(job, 3)
 
     assert third.uid != first.uid

@@ -213,7 +213,7 @@ async def test_a_folder_goes_when_its_jobs_own_time_is_over_and_not_before_its_o
         return folder.path.exists()
 
     assert await is_there_after_another_submit()
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
     assert await is_there_after_another_submit()
     an_hour_ago = time.time() - 3600
     os.utime(folder.path / "collected", (an_hour_ago, an_hour_ago))

@@ -68,7 +68,7 @@ async def test_only_jobs_that_are_over_and_whose_outcome_is_safe_are_cleaned_up(
     runs = await submitted("runs", 'note("runs"); wait_for("go")')
     for handle in (collected, waiting):
         assert (await contract.end(handle)).phase is JobPhase.SUCCEEDED
-    await backend.collected(collected)
+    await backend.acknowledge(collected)
     # It is over only once it has ended.
     await backend.release(runs)
     await contract.until((contract.case.shared / "runs").exists)

@@ -29,7 +29,7 @@ async def test_a_replica_has_its_gpus_or_waits_for_them_and_says_so(contract, cl
 
     assert (await contract.end(handle)).phase is JobPhase.SUCCEEDED
     assert [each[GPU] for each in granted if GPU in each] == ["2"]
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
     await contract.until(lambda: not contract.case.main(handle))
 
     diagnosis = await verdict(

@@ -33,7 +33,7 @@ async def test_a_job_is_kept_as_asked_and_a_kept_one_is_not_taken_for_the_next_r
     assert all(map(case.main, handles.values()))
 
     for handle in handles.values():
-        await contract.backend.collected(handle)
+        await contract.backend.acknowledge(handle)
 
     await contract.until(lambda: not case.main(handles["deleted"]))
     assert case.main(handles["kept"])
@@ -56,7 +56,7 @@ async def test_a_kept_job_goes_when_its_time_is_over_and_not_before_its_outcome_
     assert "ttlSecondsAfterFinished" not in json.dumps(main["spec"])
     assert "ownerReferences" not in main["metadata"]
 
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
 
     await contract.until(lambda: not contract.case.main(handle))
     await contract.until(lambda: not contract.case.pods(handle))
@@ -68,7 +68,7 @@ async def test_the_pods_of_a_kept_job_go_once_its_outcome_is_safe(contract):
     assert status.phase is JobPhase.SUCCEEDED
     assert contract.case.pods(handle)
 
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
 
     await contract.until(lambda: not contract.case.pods(handle))
     assert (await contract.backend.status(handle)).phase is JobPhase.SUCCEEDED

@@ -56,4 +56,4 @@ async def test_one_job_runs_whole_and_then_the_other(contract, cluster, namespac
     (_, first_ended), (second_began, _) = sorted(times)
     assert max(first_ended) < min(second_began)
     for each, handle in zip(both, handles, strict=True):
-        await each.backend.collected(handle)
+        await each.backend.acknowledge(handle)

@@ -154,7 +154,7 @@ async def _has_a_secret_until_collected(contract, job):
     status = await contract.end(handle)
     assert status.phase is JobPhase.SUCCEEDED, contract.lines
 
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
 
     assert _secrets(contract) == []
     return handle

@@ -17,7 +17,7 @@ async def test_a_job_that_ran_out_of_memory_is_submitted_with_more_and_belongs_t
     first, status = await contract.run(job)
     outcome = JobOutcome(failure=await verdict(contract.backend, first, job.framework, status))
     assert outcome.failure.reason == "OOMKilled"
-    await contract.backend.collected(first)
+    await contract.backend.acknowledge(first)
 
     another = Starts().following(outcome, job, plan_job)
     identity, start = contract.identity(), another.starts.count

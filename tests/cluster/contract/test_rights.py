@@ -42,5 +42,5 @@ async def test_a_job_is_followed_by_lists_alone(contract):
     assert status.phase is JobPhase.SUCCEEDED, contract.lines
     lines = Counter(line for line in contract.lines if line.startswith("["))
     assert lines == Counter(f"[{name}] line of {name}" for name in names)
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
     await contract.until(lambda: not contract.case.main(handle))

@@ -125,7 +125,7 @@ async def test_a_runtime_of_the_namespace_gives_what_the_job_does_not(contract, 
     assert status.phase is JobPhase.SUCCEEDED, contract.lines
     assert contract.noted("seen") == ["yes", "yes"]
     assert len(_runtimes(contract)) == 2
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
     await contract.until(lambda: _runtimes(contract) == ["mine"])
 
 
@@ -151,7 +151,7 @@ async def test_a_trainjob_starts_from_a_cluster_runtime_itself(direct, caplog):
     assert f"The TrainJob starts from ClusterTrainingRuntime {runtime} itself." in caplog.messages
     assert direct.case.main(handle)["spec"]["runtimeRef"]["name"] == runtime
     assert _runtimes(direct) == []
-    await direct.backend.collected(handle)
+    await direct.backend.acknowledge(handle)
     await direct.until(lambda: not any(_left(direct, kind) for kind in ("trainjobs", "jobsets", "pods")))
     await direct.until(lambda: not [name for name in _left(direct, "configmaps") if name.startswith(handle.name)])
 

@@ -80,7 +80,7 @@ async def test_a_tool_answers_at_its_node_port_and_goes_with_the_job(contract):
         assert await asyncio.to_thread(_answer, contract, handle, url) == contract.case.leader
     contract.release("end")
     assert (await following).phase is JobPhase.SUCCEEDED
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
     await contract.until(lambda: not _made(contract, "services") and not _made(contract, "ingresses"))
 
 

@@ -98,7 +98,7 @@ async def test_a_job_that_can_never_start_is_not_resumed_by_the_next_try(contrac
     job = contract.case.job("pass", nodes=1, image="Not/An:Image!", on_kill_action="suspend", on_finish_action="keep")
     handle, status = await contract.run(job)
     assert (status.phase, status.reason) == (JobPhase.FAILED, "InvalidImageName")
-    await contract.backend.collected(handle)
+    await contract.backend.acknowledge(handle)
 
     again = await contract.backend.submit(job, contract.identity(2))
 

@@ -70,7 +70,7 @@ async def test_a_new_claim_goes_with_the_job_and_one_that_is_kept_is_used_again(
         handle, status = await contract.run(contract.case.job(counts, nodes=1, volumes=[data.claim(), kept]))
         assert status.phase is JobPhase.SUCCEEDED, contract.lines
         assert _claims(contract) == sorted(["checkpoints", f"{handle.name}-scratch"])
-        await contract.backend.collected(handle)
+        await contract.backend.acknowledge(handle)
         await contract.until(lambda: _claims(contract) == ["checkpoints"])
         await contract.until(lambda: _bind_again(contract, data))
 

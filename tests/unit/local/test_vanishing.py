@@ -53,7 +53,7 @@ ACTS = {
     "release": (lambda backend, handle: backend.release(handle), True),
     "delete": (lambda backend, handle: backend.delete(handle, "enough", wait=False), True),
     "is_released": (lambda backend, handle: backend.is_released(handle), False),
-    "collected": (lambda backend, handle: backend.collected(handle), False),
+    "acknowledge": (lambda backend, handle: backend.acknowledge(handle), False),
     "cancel": (lambda backend, handle: backend.cancel(handle, "enough"), False),
     "find": (lambda backend, handle: backend.find(TRY), False),
     "search": (lambda backend, handle: backend.search(Wanted(name=handle.name)), False),
@@ -157,7 +157,7 @@ async def test_a_file_that_is_missing_in_a_folder_that_is_there_is_no_loss_of_th
     (folder.path / "owner").unlink()
 
     with pytest.raises(FileNotFoundError, match="owner"):
-        await LocalBackend(tmp_path, 0.01, None).collected(handle_of(folder))
+        await LocalBackend(tmp_path, 0.01, None).acknowledge(handle_of(folder))
 
 
 async def test_a_result_of_which_the_removal_has_begun_is_not_taken_for_none(tmp_path, monkeypatch):

@@ -182,7 +182,7 @@ def test_a_failure_shows_no_secret(task, context, shape):
     )
 
     with pytest.raises(AirflowException) as caught:
-        hand_on(context, SimpleNamespace(collected=_collected), HANDLE, JobOutcome(failure=failure))
+        hand_on(context, SimpleNamespace(acknowledge=_acknowledge), HANDLE, JobOutcome(failure=failure))
 
     assert shape.secret not in str(caught.value)
     failure = context["ti"].pushed["failure"]
@@ -190,7 +190,7 @@ def test_a_failure_shows_no_secret(task, context, shape):
     assert (failure["job"], failure["phase"], failure["last_log_lines"][0]) == ("j", "failed", "line")
 
 
-async def _collected(handle):
+async def _acknowledge(handle):
     return None
 
 
@@ -198,7 +198,7 @@ def test_only_the_secret_is_masked_in_a_result(rendered, context):
     task = rendered(env={"DB_PASSWORD": SECRET})
     context["ti"].task = task
     result = {"tokenizer": "s3://x", "password_hash": "0123456789abcdef", "url": f"postgres://u:{SECRET}@db"}
-    hook = SimpleNamespace(collected=_collected)
+    hook = SimpleNamespace(acknowledge=_acknowledge)
 
     summary = hand_on(context, hook, HANDLE, JobOutcome(summary={"name": "j", "result": result}))
 

@@ -242,7 +242,7 @@ class _Hook:
             raise outcome
         return outcome
 
-    async def collected(self, handle):
+    async def acknowledge(self, handle):
         self.acknowledged.append(handle)
         if self.trouble:
             raise self.trouble
@@ -418,10 +418,10 @@ def test_a_failure_is_raised_and_is_in_xcom_before_it_is_acknowledged(context, h
     operator.hook = hook = _Hook(outcome)
     pushed = []
 
-    async def collected(handle):
+    async def acknowledge(handle):
         pushed.append((handle, dict(context["ti"].pushed)))
 
-    hook.collected = collected
+    hook.acknowledge = acknowledge
 
     with pytest.raises(AirflowException, match="It broke") as caught:
         _run(operator, how, context, outcome)

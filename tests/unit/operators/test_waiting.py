@@ -53,11 +53,11 @@ def hook(monkeypatch):
     async def cancel(self, handle, reason):
         case.cancelled.append((handle, reason))
 
-    async def collected(self, handle):
+    async def acknowledge(self, handle):
         case.acknowledged.append(handle)
 
     case.status = status
-    for method in (wait, backend_of, cancel, collected):
+    for method in (wait, backend_of, cancel, acknowledge):
         monkeypatch.setattr(TrainerHook, method.__name__, method)
     return case
 

@@ -122,7 +122,7 @@ async def test_nothing_is_written_on_a_job_that_is_not_ours(api, cluster):
     backend = ClusterBackend("native", cluster, NAMESPACE)
 
     assert (await backend.status(handle)).phase is JobPhase.SUCCEEDED
-    await backend.collected(handle)
+    await backend.acknowledge(handle)
     assert await backend.cancel(handle, "no") is False
 
     assert api.writes == []

@@ -200,7 +200,7 @@ async def test_a_job_that_is_suspended_for_its_next_try_is_deleted_only_for_good
     assert (await backend.status(handle)).phase is JobPhase.CANCELLED
 
     assert await backend.cancel(handle, "its run is over", resumable=resumable)
-    await backend.collected(handle)
+    await backend.acknowledge(handle)
 
     assert how_it_is(api) == left
 

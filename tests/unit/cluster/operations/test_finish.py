@@ -176,7 +176,7 @@ async def test_an_outcome_that_is_safe_is_noted_by_its_owner(api, happens, owner
     handle = JobObject(KIND, main).handle("kube").model_copy(update={"owner": owner})
     happens(api)
 
-    await ClusterBackend("training-operator", await api.cluster(), NAMESPACE).collected(handle)
+    await ClusterBackend("training-operator", await api.cluster(), NAMESPACE).acknowledge(handle)
 
     assert (api.writes, api.names("jaxjobs")) == (writes, left)
     assert all(patch["metadata"]["annotations"] == {labels.COLLECTED: "true"} for _, patch in api.patches)

@@ -231,7 +231,7 @@ async def test_a_second_start_takes_no_dying_object_of_the_first_for_its_own(api
     """What infrastructure_retries does: the first job is deleted, its Jobs are still there, and the next one starts."""
     first = (await submit(api)).handle
     fail(api, first.name)
-    await (await connect(api)).collected(first)
+    await (await connect(api)).acknowledge(first)
     assert api.names("services") == [f"{NAME}-worker-0"]  # owned, and not collected yet
     assert api.names("jobs") == [f"{NAME}-worker"]
 
@@ -267,7 +267,7 @@ async def test_a_webhook_is_waited_for_that_has_not_seen_the_runtime(api):
 async def test_the_same_try_run_by_hand_again_passes_over_names_that_are_still_taken(api):
     first = (await submit(api)).handle
     succeed(api, first.name)
-    await (await connect(api)).collected(first)
+    await (await connect(api)).acknowledge(first)
 
     again = (await submit(api)).handle
     api.collect_garbage()
@@ -427,7 +427,7 @@ async def test_a_task_gets_its_job_where_what_an_earlier_try_left_cannot_be_list
 async def test_a_later_try_deletes_no_finished_job_that_is_kept(api):
     first = (await submit(api, on_finish_action="keep")).handle
     succeed(api, first.name)
-    await (await connect(api)).collected(first)
+    await (await connect(api)).acknowledge(first)
 
     await submit(api, second(), backend="trainer")
 
@@ -438,7 +438,7 @@ async def test_a_finished_job_that_is_kept_costs_the_next_job_no_second_attempt(
     backend = await connect(api)
     first = (await submit(api, name="other", on_finish_action="keep")).handle
     succeed(api, first.name)
-    await backend.collected(first)
+    await backend.acknowledge(first)
 
     again = (await submit(api)).handle
 
@@ -481,7 +481,7 @@ async def test_the_next_try_adopts_the_job_and_an_earlier_one_cannot_end_it_any_
     assert (again.handle.uid, again.handle.owner) == (first.uid, 2)
     assert "try 1 started it" in again.adopted
     assert not await (await connect(api)).cancel(first, "a worker that has lost contact")
-    await (await connect(api)).collected(first)
+    await (await connect(api)).acknowledge(first)
     assert api.names("services") == [NAME, f"{NAME}-worker-0"]
     assert labels.COLLECTED not in api.objects.get(("services", NAMESPACE, NAME))["metadata"]["annotations"]
 
@@ -841,8 +841,8 @@ async def test_a_try_collects_the_job_that_it_has_adopted_after_it_watched_its_e
         pass
 
     again = (await backend.submit(job(), second())).handle
-    await backend.collected(first)
+    await backend.acknowledge(first)
     assert first.name in api.names("services")
-    await backend.collected(again)
+    await backend.acknowledge(again)
 
     assert first.name not in api.names("services")
