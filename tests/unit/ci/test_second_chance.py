@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,17 @@ def test_a_test_that_ends_its_process_has_none(run):
 
     assert (code, "none: a test has ended its process" in output) == (1, True)
     assert len(reports.failures) == 1
+
+
+def test_a_worker_that_is_killed_ends_the_run_and_is_not_replaced(run):
+    options = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+    several = "".join(f"\nclass Test{letter}:\n    def test_one(self): pass\n" for letter in "abcdefgh")
+
+    code, output, reports = run(_KILLED + several, "--numprocesses=2", "--dist=loadscope", *options[-1:])
+
+    assert (code, "replacing" in output) == (1, False)
+    assert len(reports.failures) == 1
+    assert "crashed while running 'test_ci.py::test_kills'" in output
 
 
 def test_there_is_none_where_a_file_cannot_be_collected(run, tmp_path):
