@@ -48,6 +48,7 @@ from airflow_trainer_provider.job.backend import (
     LogBlock,
     LogLine,
     LogSelection,
+    MainObject,
     Submission,
     Support,
     Tracked,
@@ -82,6 +83,8 @@ class ClusterBackend:
 
     # There is one for each job that waits.
     __slots__ = ("_cluster", "_cursors", "_ended", "_known", "_logs", "name", "namespace")
+
+    can_suspend = True
 
     def __init__(self, name: str, cluster: Cluster | None, namespace: str) -> None:
         self.name = name
@@ -285,6 +288,11 @@ class ClusterBackend:
         """Kind, name and namespace."""
         kind, namespace, _ = ClusterLocation.of(handle)
         return f"{kind.key} {handle.name} in namespace {namespace}"
+
+    def main_object(self, handle: JobHandle) -> MainObject:
+        """The main object, as the handle has it."""
+        kind, namespace, conn_id = ClusterLocation.of(handle)
+        return MainObject(conn_id, namespace, kind.resource.kind, kind.resource.full_name, handle.name)
 
     def where(self) -> str:
         """The namespace."""

@@ -39,7 +39,7 @@ from airflow_trainer_provider.hooks.loop import at_end
 from airflow_trainer_provider.hooks.masking import masked
 from airflow_trainer_provider.hooks.reports import Reports
 from airflow_trainer_provider.hooks.settings import Settings, load_settings
-from airflow_trainer_provider.job.backend import Backend, CleanedUp, CleanUp, Wanted
+from airflow_trainer_provider.job.backend import Backend, CleanedUp, CleanUp, MainObject, Wanted
 from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis, diagnose
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.handle import JobHandle
@@ -143,7 +143,7 @@ class TrainerHook(BaseHook):
         if backend.name == LOCAL:
             return JobPlace(LOCAL, None, None)
         # What the connection said of the namespace when the backend was made counts.
-        namespace = getattr(backend, "namespace", None) or self._namespace
+        namespace = backend.namespace or self._namespace
         return JobPlace(backend.name, self._kubernetes_conn_id, namespace)
 
     async def choose(self, job: Plan) -> Choice:
@@ -213,9 +213,15 @@ class TrainerHook(BaseHook):
         if self.name not in CLUSTER_BACKENDS:
             return (await self.choose(job)).backend.render(job, identity)
         await _import_cluster()
-        from airflow_trainer_provider.cluster.backend import ClusterBackend
+        namespace = self._namespace or await self._usual_namespace()
+        return self._unconnected(self.name, namespace).render(job, identity)
 
-        return ClusterBackend(self.name, None, self._namespace or await self._usual_namespace()).render(job, identity)
+    def main_object(self, handle: JobHandle) -> MainObject | None:
+        """The Kubernetes object that stands for a job, as its handle has it; None where none does.
+
+        :param handle: the job.
+        """
+        return self._unconnected(_backend_name(handle), "").main_object(handle)
 
     async def backend_of(self, handle: JobHandle, *, timeout: float = _UNREADABLE_SECONDS) -> Backend:
         """The backend that a job runs on, whatever this hook was made for.
@@ -315,7 +321,9 @@ class TrainerHook(BaseHook):
         return (await (await self.backend_of(handle)).status(handle)).phase.ended
 
     async def acknowledge(self, handle: JobHandle) -> None:
-        """Note that the outcome has reached XCom; see :meth:`~airflow_trainer_provider.job.backend.Backend.acknowledge`.
+        """Note that the outcome has reached XCom.
+
+        See :meth:`~airflow_trainer_provider.job.backend.Backend.acknowledge`.
 
         :param handle: the job.
         """
@@ -373,12 +381,24 @@ class TrainerHook(BaseHook):
             self._backends.setdefault(key, made)
         return self._backends[key]
 
-    async def _make(self, name: str, conn_id: str, namespace: str | None) -> Backend:
+    def _unconnected(self, name: str, namespace: str) -> Backend:
+        """A backend that asks no cluster: it checks, renders, and reads handles."""
+        if name not in CLUSTER_BACKENDS:
+            return self._without_cluster(name, "", None)
+        from airflow_trainer_provider.cluster.backend import ClusterBackend
+
+        return ClusterBackend(name, None, namespace)
+
+    def _without_cluster(self, name: str, conn_id: str, namespace: str | None) -> Backend:
         settings = self.settings
         if name == LOCAL:
             return LocalBackend(settings.local_root, settings.poll_interval, settings.local_keep)
+        return make_registered(name, conn_id, namespace)
+
+    async def _make(self, name: str, conn_id: str, namespace: str | None) -> Backend:
+        settings = self.settings
         if name not in CLUSTER_BACKENDS:
-            return make_registered(name, conn_id, namespace)
+            return self._without_cluster(name, conn_id, namespace)
         await _import_cluster()
         from airflow_trainer_provider.cluster.backend import ClusterBackend
         from airflow_trainer_provider.cluster.logs.streams import LogStreams

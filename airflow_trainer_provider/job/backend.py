@@ -201,10 +201,36 @@ class LogBlock(NamedTuple):
             yield LogLine(self.replica, text, at, at[0] / 1e9, self.is_hidden)
 
 
+class MainObject(NamedTuple):
+    """The Kubernetes object that stands for a job.
+
+    :param conn_id: of the connection to its cluster.
+    :param namespace: where it is.
+    :param kind: e.g. ``PyTorchJob``.
+    :param resource: e.g. ``pytorchjobs.kubeflow.org``, or ``services`` for one of the core group.
+    :param name: of the object.
+    """
+
+    conn_id: str
+    namespace: str
+    kind: str
+    resource: str
+    name: str
+
+
 class Backend(Protocol):
-    """Where jobs run. All methods may be called from any process that sees the backend."""
+    """Where jobs run. All methods may be called from any process that sees the backend.
+
+    :param name: of the backend.
+    :param can_suspend: whether it suspends and resumes jobs.
+    """
 
     name: str
+    can_suspend: bool
+
+    @property
+    def namespace(self) -> str | None:
+        """Where new jobs are created in a cluster; None for a backend that has no namespaces."""
 
     def check(self, job: Plan) -> None:
         """Refuse what this backend cannot express, before anything is created.
@@ -305,6 +331,9 @@ class Backend(Protocol):
 
     def title(self, handle: JobHandle) -> str:
         """What messages call the job."""
+
+    def main_object(self, handle: JobHandle) -> MainObject | None:
+        """The Kubernetes object that stands for the job; None where none does. Asks no cluster."""
 
     def where(self) -> str:
         """What messages say of where jobs are looked for, e.g. ``in namespace training``."""

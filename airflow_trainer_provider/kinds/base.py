@@ -29,10 +29,18 @@ class Resource:
     plural: str
 
     @property
+    def full_name(self) -> str:
+        """With its group, as kubectl takes it: ``pytorchjobs.kubeflow.org``; ``services`` for one of the core group."""
+        return f"{self.plural}.{self._group}".rstrip(".")
+
+    @property
     def crd(self) -> str | None:
         """The name of the CustomResourceDefinition; None for what every cluster has."""
-        group = self.api_version.rpartition("/")[0]
-        return f"{self.plural}.{group}" if "." in group and not group.endswith(".k8s.io") else None
+        return self.full_name if "." in self._group and not self._group.endswith(".k8s.io") else None
+
+    @property
+    def _group(self) -> str:
+        return self.api_version.rpartition("/")[0]
 
     def path(self, namespace: str, name: str = "") -> str:
         """The path of one object, or without a name of all in a namespace.

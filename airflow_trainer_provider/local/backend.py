@@ -61,6 +61,8 @@ class LocalBackend:
     """
 
     name = "local"
+    namespace = None
+    can_suspend = False
 
     def __init__(self, root: Path, poll_interval: float, keep: timedelta | None) -> None:
         self._root = root
@@ -195,6 +197,9 @@ class LocalBackend:
     def title(self, handle: JobHandle) -> str:
         """Its name."""
         return f"training job {handle.name}"
+
+    def main_object(self, handle: JobHandle) -> None:
+        """None: a job is a folder."""
 
     def where(self) -> str:
         """The folder of the jobs' folders."""

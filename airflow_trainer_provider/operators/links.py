@@ -68,21 +68,12 @@ class DashboardLink(BaseOperatorLink):
 
         :param handle: of the job.
         """
-        from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
-        from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
         from airflow_trainer_provider.hooks.settings import load_settings
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
 
         template = load_settings().dashboard_url
-        if not template or handle.backend not in CLUSTER_BACKENDS:
-            return ""
-        kind, namespace, _ = ClusterLocation.of(handle)
-        group = kind.resource.api_version.rpartition("/")[0]
-        return template.format(
-            namespace=namespace,
-            kind=kind.resource.kind,
-            resource=f"{kind.resource.plural}.{group}".rstrip("."),
-            name=handle.name,
-        )
+        main = TrainerHook.for_job(handle).main_object(handle) if template else None
+        return template.format(**main._asdict()) if main else ""
 
 
 class MlflowLink(BaseOperatorLink):

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_trainer_provider.job.backend import Backend
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.plan.plan import JobPlan, ManifestPlan, Plan
     from airflow_trainer_provider.spec import Amount, Resources
 
 
-def request_of(handle: JobHandle, job: Plan, tries: int, timeout: float | None) -> dict[str, Any]:
+def request_of(backend: Backend, handle: JobHandle, job: Plan, tries: int, timeout: float | None) -> dict[str, Any]:
     """What goes into XCom as ``request`` when a job is submitted or adopted. Holds no value of a variable.
 
+    :param backend: that has the job.
     :param handle: the job.
     :param job: what the task has asked for.
     :param tries: how many tries the task has in all.
@@ -23,10 +25,12 @@ def request_of(handle: JobHandle, job: Plan, tries: int, timeout: float | None) 
     from airflow_trainer_provider.job.plan.plan import JobPlan
 
     size = _of_plan(job) if isinstance(job, JobPlan) else _of_manifest(job)
+    main = backend.main_object(handle)
     return {
         "framework": handle.framework,
         "backend": handle.backend,
-        "namespace": _namespace(handle),
+        "can_suspend": backend.can_suspend,
+        "namespace": main.namespace if main else None,
         "name": handle.name,
         "tools": dict(handle.tools),
         "max_tries": tries,
@@ -34,13 +38,6 @@ def request_of(handle: JobHandle, job: Plan, tries: int, timeout: float | None) 
         "startup_timeout_seconds": job.spec.run_policy.startup_timeout_seconds,
         **size,
     }
-
-
-def _namespace(handle: JobHandle) -> str | None:
-    from airflow_trainer_provider.cluster.state.job_object import ClusterLocation
-    from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
-
-    return ClusterLocation.of(handle).namespace if handle.backend in CLUSTER_BACKENDS else None
 
 
 def _of_plan(job: JobPlan) -> dict[str, Any]:

@@ -519,12 +519,12 @@ class TrainJobOperator(BaseOperator):
             self.log.info("Adopted training job %s: %s.", handle.name, submission.adopted)
         else:
             self.log.info("Submitted training job %s to backend %s.", handle.name, handle.backend)
-            self._warn_unnamed(identity, handle)
+            self._warn_unnamed(identity, backend, handle)
         for name, url in handle.tools.items():
             self.log.info("Tool %s: %s", name, url)
         context["ti"].xcom_push(key="job", value=handle.to_xcom())
-        timeout = self.execution_timeout
-        request = request_of(handle, job, (self.retries or 0) + 1, timeout.total_seconds() if timeout else None)
+        timeout, tries = self.execution_timeout, (self.retries or 0) + 1
+        request = request_of(backend, handle, job, tries, timeout.total_seconds() if timeout else None)
         context["ti"].xcom_push(key="request", value=request)
         push_links(self, handle, context["ti"])
         return submission
@@ -551,10 +551,8 @@ class TrainJobOperator(BaseOperator):
         note_place(context, place)
         self._noted_place = place
 
-    def _warn_unnamed(self, identity: Identity, handle: JobHandle) -> None:
-        from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS
-
-        if not identity.deployment and handle.backend in CLUSTER_BACKENDS:
+    def _warn_unnamed(self, identity: Identity, backend: Backend, handle: JobHandle) -> None:
+        if not identity.deployment and backend.main_object(handle):
             self.log.warning(
                 "Neither [trainer] deployment nor [api] base_url names this Airflow: where another one has the same "
                 "DAG and submits to the same namespace, each takes the other's job for its own. Set [trainer] "

@@ -112,7 +112,14 @@ class Endings:
         return []
 
     async def _end(self, ending: Ending) -> None:
-        cluster = ending.cluster
+        from airflow_trainer_provider.errors import SpecError
+
+        try:
+            await self._end_beside_others(ending, ending.cluster)
+        except SpecError as error:
+            log.error("The jobs of %s could not be ended: %s", ending, error)
+
+    async def _end_beside_others(self, ending: Ending, cluster: str) -> None:
         if self._waiting_for[cluster] >= _MOST_WAITING:
             log.error("Too many tasks of one cluster are over at once: the jobs of %s are not ended", ending)
             return

@@ -52,9 +52,15 @@ class Ending:
 
     @property
     def cluster(self) -> str:
-        """What distinguishes the clusters where jobs are ended: the connection's id."""
+        """What distinguishes the clusters where jobs are ended: the connection's id; the backend's name without one.
+
+        :raises SpecError: the handle is wrong: anything may write to XCom.
+        """
+        from airflow_trainer_provider.hooks.trainer import TrainerHook
+
         if self.handle:
-            return self.handle.location.rpartition("/")[2]
+            main = TrainerHook.for_job(self.handle).main_object(self.handle)
+            return main.conn_id if main else self.handle.backend
         return str(self.noted.kubernetes_conn_id if self.noted else self.fields["kubernetes_conn_id"])
 
     def is_due(self) -> bool:

@@ -84,3 +84,17 @@ async def test_only_jobs_that_are_over_and_whose_outcome_is_safe_are_cleaned_up(
     contract.release("go")
     assert (await contract.end(runs)).phase is JobPhase.SUCCEEDED
     assert await names() == {runs.name}
+
+
+async def test_a_backend_says_whether_it_suspends_jobs(contract):
+    handle = await contract.submit(contract.case.job('note("runs"); wait_for("go")', nodes=1))
+    await contract.until((contract.case.shared / "runs").exists)
+
+    suspends = contract.backend.suspend(handle)
+
+    if contract.backend.can_suspend:
+        assert await suspends
+        assert (await contract.backend.status(handle)).phase is JobPhase.SUSPENDED
+    else:
+        with pytest.raises(ManageError):
+            await suspends

@@ -14,17 +14,23 @@ from airflow_trainer_provider.errors import BackendUnavailable, SpecError
 from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.hooks.backends import CLUSTER_BACKENDS, check_backend
 from airflow_trainer_provider.hooks.trainer import TrainerHook
+from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.kinds.registry import BACKENDS
+from airflow_trainer_provider.operators.links import DashboardLink
 from airflow_trainer_provider.spec import parse_spec
 
 #: Jobs as processes, in a folder for each namespace.
 _MODULE = """
 from pathlib import Path
+from airflow_trainer_provider.job.backend import MainObject
 from airflow_trainer_provider.local.backend import LocalBackend
 
 class Acme(LocalBackend):
     name = "acme"
+
+    def main_object(self, handle):
+        return MainObject("", "team", "AcmeJob", "acmejobs.acme.example", handle.name)
 
 def make(kubernetes_conn_id, namespace):
     return Acme(Path(__file__).parent / (namespace or ""), 0.05, None)
@@ -78,6 +84,16 @@ async def test_a_backend_of_another_package_runs_jobs_under_its_name():
     assert "[worker-0] hello" in lines
     assert outcome.failure is None
     assert (await TrainerHook("acme", namespace="team").get(handle.name))[1] == handle
+
+
+@pytest.mark.usefixtures("acme")
+def test_the_dashboard_shows_the_object_of_its_jobs(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__TRAINER__DASHBOARD_URL", "https://k8s.example/{namespace}/{resource}/{kind}/{name}")
+    handle = JobHandle(
+        name="j", uid="u", backend="acme", framework="jax", leader="worker-0", owner=1, location="anywhere"
+    )
+
+    assert DashboardLink().address(handle) == "https://k8s.example/team/acmejobs.acme.example/AcmeJob/j"
 
 
 @pytest.mark.usefixtures("acme")

@@ -456,8 +456,8 @@ async def test_a_job_that_outlives_its_task_is_spared_where_that_is_asked(spare,
         (("native", "kube", "ml"), {"name": "native", "namespace": "ml"}, ("native", "kube", "ml")),
         (("auto", "kube", None), {"name": "trainer", "namespace": "it was"}, ("trainer", "kube", "it was")),
         ((LOCAL, "kube", "ml"), {"name": LOCAL}, (LOCAL, None, None)),
-        (("theirs", "kube", None), {"name": "theirs"}, ("theirs", "kube", None)),
-        (("theirs", "kube", "ml"), {"name": "theirs"}, ("theirs", "kube", "ml")),
+        (("theirs", "kube", None), {"name": "theirs", "namespace": None}, ("theirs", "kube", None)),
+        (("theirs", "kube", "ml"), {"name": "theirs", "namespace": None}, ("theirs", "kube", "ml")),
     ],
 )
 def test_a_job_is_found_again_by_its_backend_connection_and_namespace(fields, backend, place):

@@ -95,7 +95,6 @@ TEMPLATE = "https://k8s.example/#/{resource}/{namespace}/{kind}/{name}"
         ("trainer", "trainjob/ml/kube/1", "https://k8s.example/#/trainjobs.trainer.kubeflow.org/ml/TrainJob/j"),
         ("native", "job/ml/kube", "https://k8s.example/#/jobs.batch/ml/Job/j"),
         ("local", "/srv/trainer", None),
-        ("of-another-package", "anywhere", None),
     ],
 )
 def test_the_dashboard_shows_the_main_object_of_a_job_on_a_cluster(backend, location, url, monkeypatch):

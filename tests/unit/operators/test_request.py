@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from airflow_trainer_provider.cluster.backend import ClusterBackend
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.plan.layout import lay_out
 from airflow_trainer_provider.kinds.manifest import plan_manifest
 from airflow_trainer_provider.kinds.objects.labels import GROUPS
+from airflow_trainer_provider.local.backend import LocalBackend
 from airflow_trainer_provider.operators.request import request_of
 from airflow_trainer_provider.spec import parse_manifest_spec, parse_spec
 
@@ -24,6 +27,7 @@ HANDLE = JobHandle(
     location="job/training/kube",
     tools={"tb": "http://tb.example/"},
 )
+CLUSTER, LOCAL = ClusterBackend("native", None, "training"), LocalBackend(Path("/var/lib/trainer"), 1, None)
 SPEC = {
     "framework": "pytorch",
     "image": "registry.example/train:1",
@@ -42,11 +46,12 @@ def _plan(**fields):
 
 
 def test_size_resources_and_place_are_there_and_no_variable():
-    request = request_of(HANDLE, _plan(), 3, 3600.0)
+    request = request_of(CLUSTER, HANDLE, _plan(), 3, 3600.0)
 
     assert request == {
         "framework": "pytorch",
         "backend": "native",
+        "can_suspend": True,
         "namespace": "training",
         "queue": "team-nlp",
         "image": "registry.example/train:1",
@@ -78,15 +83,17 @@ def test_size_resources_and_place_are_there_and_no_variable():
     ],
 )
 def test_what_a_node_asks_for(resources, gpus, requested):
-    request = request_of(HANDLE, _plan(resources_per_node=resources), 1, None)
+    request = request_of(CLUSTER, HANDLE, _plan(resources_per_node=resources), 1, None)
 
     assert (request["gpus"], request["requested"]) == (gpus, requested)
 
 
-def test_a_job_on_this_machine_has_no_namespace():
+def test_a_job_on_this_machine_has_no_namespace_and_cannot_be_suspended():
     handle = HANDLE.model_copy(update={"backend": "local", "location": "/var/lib/trainer"})
 
-    assert request_of(handle, _plan(), 1, None)["namespace"] is None
+    request = request_of(LOCAL, handle, _plan(), 1, None)
+
+    assert (request["namespace"], request["can_suspend"]) == (None, False)
 
 
 def test_of_a_manifest_what_is_known_is_there():
@@ -101,7 +108,7 @@ def test_of_a_manifest_what_is_known_is_there():
             }
         },
     }
-    request = request_of(HANDLE, plan_manifest(parse_manifest_spec({"manifest": manifest})), 1, None)
+    request = request_of(CLUSTER, HANDLE, plan_manifest(parse_manifest_spec({"manifest": manifest})), 1, None)
 
     assert (request["nodes"], request["queue"], request["gpus"], request["image"]) == (4, "team", None, None)
 
@@ -114,6 +121,6 @@ def test_the_size_of_a_manifest_is_not_that_of_an_earlier_job():
         "spec": {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 3}},
     }
 
-    request = request_of(HANDLE, plan_manifest(parse_manifest_spec({"manifest": manifest})), 1, None)
+    request = request_of(CLUSTER, HANDLE, plan_manifest(parse_manifest_spec({"manifest": manifest})), 1, None)
 
     assert (request["nodes"], request["queue"]) == (3, None)

@@ -26,6 +26,7 @@ import airflow_trainer_provider as provider
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable, JobLost, SubmitError
 from airflow_trainer_provider.hooks import task as task_state
 from airflow_trainer_provider.hooks.backends import JobPlace
+from airflow_trainer_provider.job.backend import MainObject
 from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import spec_digest
@@ -201,6 +202,7 @@ class _Hook:
 
     log = logging.getLogger("hook")
     handle = HANDLE
+    can_suspend = False
 
     def __init__(self, outcome=None, trouble=None, outcomes=()):
         self.outcomes, self.trouble = list(outcomes) or [outcome], trouble
@@ -222,6 +224,9 @@ class _Hook:
 
     def render(self, job, identity):
         return "the job"
+
+    def main_object(self, handle):
+        return MainObject("kube", "ml", "Job", "jobs.batch", handle.name) if handle.backend == "native" else None
 
     async def submit(self, job, identity, *, start=1, admit=None):
         self.events.append("submitted")

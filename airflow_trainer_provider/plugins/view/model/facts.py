@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_trainer_provider.hooks.backends import LOCAL
 from airflow_trainer_provider.plugins.view.model.progress import checkpoint_of
 from airflow_trainer_provider.plugins.view.model.state import JobState
 from airflow_trainer_provider.plugins.view.model.values import (
@@ -19,8 +18,6 @@ from airflow_trainer_provider.plugins.view.model.values import (
 from airflow_trainer_provider.text.urls import is_web_url
 
 _HOUR = 3600
-#: The backends whose jobs cannot be suspended.
-_NOT_SUSPENDED = frozenset({LOCAL})
 
 
 def job_of(state: JobState) -> dict[str, Any] | None:
@@ -139,7 +136,7 @@ def why_not(action: str, state: JobState) -> str | None:
     if action == "stop":
         return None
     if not can_be_suspended(state):
-        return "The local backend cannot suspend jobs."
+        return f"The {text(state.job.get('backend'))} backend cannot suspend jobs."
     is_suspended = state.phase == "suspended"
     reasons = {("suspend", True): "The job is suspended already.", ("resume", False): "The job is not suspended."}
     return reasons.get((action, is_suspended))
@@ -150,7 +147,7 @@ def can_be_suspended(state: JobState) -> bool:
 
     :param state: of the job.
     """
-    return state.job.get("backend") not in _NOT_SUSPENDED
+    return state.request.get("can_suspend") is not False
 
 
 def _action(name: str, state: JobState, may_edit: bool) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def job(number: int, dag: int, phase: str, queued: float, started: float | None 
         **{"replicas": values.get("replicas", []), "queue": values.get("place")},
     }
     request = {"namespace": f"team-{owner}", "queue": values.get("queue"), "nodes": nodes, "gpus": nodes * gpus}
+    request["can_suspend"] = backend != "local"
     xcoms = {
         "job": {**names, "uid": f"uid-{number}", "owner": 1, "leader": "worker-0", "location": "job/ml/kube"},
         "request": {**names, **request},

@@ -149,7 +149,7 @@ def test_nothing_is_done_to_a_job_that_has_ended(user, status, backend, phase, a
 def test_a_job_on_this_machine_is_not_suspended(client, database, backend):
     database.task(last_heartbeat_at=NOW)
     database.xcom("job", HANDLE.model_copy(update={"backend": "local", "location": "/l"}).to_xcom())
-    database.xcom("request", {})
+    database.xcom("request", {"can_suspend": False})
 
     answer = client("admin").post(f"{PATH}/suspend", json=BODY)
 
