@@ -54,16 +54,14 @@ def test_an_api_server_whose_requests_block_each_other_goes_on_before_the_schedu
     if not isinstance(airflow.database, Sqlite):
         pytest.skip("only SQLite has one lock for all requests")
     token = httpx.get(f"{airflow.url}/auth/token").raise_for_status().json()["access_token"]
+    client = httpx.Client(base_url=f"{airflow.url}/api/v2", headers={"Authorization": f"Bearer {token}"})
+    # A value that is there already is not written.
+    is_paused = client.get(f"/dags/{DAG}").raise_for_status().json()["is_paused"]
     threshold = float(QUICK_TO_NOTICE["scheduler"]["scheduler_health_check_threshold"])
 
     with closing(sqlite3.connect(airflow.database.file, timeout=30)) as other_request:
         other_request.execute("begin immediate")
-        answer = httpx.patch(
-            f"{airflow.url}/api/v2/dags/{DAG}",
-            json={"is_paused": False},
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=threshold,
-        )
+        answer = client.patch(f"/dags/{DAG}", json={"is_paused": not is_paused}, timeout=threshold)
 
     assert (answer.status_code, "Database error" in answer.text) == (500, True)
 
