@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,9 +124,11 @@ class LogReader:
             draft.replace(self._file)
             self._saved = offsets
         except OSError as error:
-            if self._can_save:
-                log.warning("%s cannot be written; another process may repeat log lines: %s", self._file, error)
-            self._can_save = False
+            could_save, self._can_save = self._can_save, False
+            # The process's own log may be on the same disk. Raised from here, that would have lines read again.
+            with suppress(Exception):
+                if could_save:
+                    log.warning("%s cannot be written; another process may repeat log lines: %s", self._file, error)
 
     def _slices_of(self, path: Path, key: str, ended: bool) -> Iterator[LogSlice]:
         with path.open("rb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import tracemalloc
 
@@ -55,6 +56,67 @@ def test_the_cursor_that_is_kept_under_way_is_that_of_a_moment_ago(folder, monke
         reader.save_trailing()
 
     assert _read(LogReader(folder, "a")) == ["[worker-0] two"]
+
+
+@pytest.fixture
+def full_disk(folder):
+    """Function (reader) -> there is no room for the reader's cursor; gives the function that makes room."""
+
+    def fill(reader):
+        draft = LogReader(folder, reader)._file.with_suffix(".draft")
+        draft.symlink_to("/dev/full")
+        return draft.unlink
+
+    return fill
+
+
+def test_a_cursor_that_there_is_no_room_for_is_warned_about_once_and_kept_later(folder, full_disk, caplog):
+    make_room, reader = full_disk("a"), LogReader(folder, "a")
+    for content in (b"one\n", b"two\n"):
+        _write(folder, content)
+        _read(reader)
+
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "another process may repeat log lines: [Errno 28] No space left on device" in warning
+    assert _read(LogReader(folder, "a")) == ["[worker-0] one", "[worker-0] two"]
+    make_room()
+    reader.save()
+    assert _read(LogReader(folder, "a")) == []
+
+
+class _FullLog(logging.Handler):
+    """A log on a full disk."""
+
+    def __init__(self):
+        super().__init__()
+        self.tried = 0
+
+    def emit(self, record):
+        self.tried += 1
+        raise OSError(28, "No space left on device")
+
+
+async def test_each_line_comes_once_where_there_is_room_for_neither_the_cursor_nor_a_warning(
+    folder, full_disk, monkeypatch
+):
+    full_disk("a")
+    full_log = _FullLog()
+    monkeypatch.setattr(logs, "_TRAIL_SECONDS", 0)
+    monkeypatch.setattr(logs.log, "handlers", [full_log])
+    backend, ended, texts = LocalBackend(folder.path.parent, 0.01, None), asyncio.Event(), []
+    handle = JobHandle(
+        name="job", uid="u", backend="local", framework="jax", leader="w", owner=1, location=str(folder.path.parent)
+    )
+    _write(folder, b"one\n")
+    async for line in backend.logs(handle, "a", ended):
+        texts.append(line.text)
+        if len(texts) < 4:
+            _write(folder, b"more\n")
+        else:
+            ended.set()
+
+    assert texts == ["one", "more", "more", "more"]
+    assert full_log.tried == 1
 
 
 def test_each_line_once_per_reader_over_its_instances(folder):
