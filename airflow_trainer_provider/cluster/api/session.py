@@ -26,6 +26,19 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _UNAUTHORIZED = 401
 
 
+class _Http:
+    """A session of the library, which is closed once neither its owner nor an answer over it is left.
+
+    Garbage does not close its session, and one that is closed leaves who reads an answer over it waiting for ever.
+
+    :param session: of the library, in the running event loop.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session = session
+        weakref.finalize(self, _close_later, asyncio.get_running_loop(), session).atexit = False
+
+
 class Session:
     """Sends requests. It belongs to the event loop that it was first used in.
 
@@ -42,9 +55,10 @@ class Session:
     ) -> None:
         self.renewal = Renewal(connection, reread, renewed)
         self.clock = ServerClock()
-        self._http: aiohttp.ClientSession | None = None
+        self._http: _Http | None = None
         self._identity = ""
-        self._unused: weakref.finalize[..., Session] | None = None
+        # The answers that may still be read, and what keeps each of them open.
+        self._answers: weakref.WeakKeyDictionary[aiohttp.ClientResponse, _Http] = weakref.WeakKeyDictionary()
 
     async def send(
         self,
@@ -100,11 +114,13 @@ class Session:
             return response.status
 
     async def close(self) -> None:
-        """Close the connections. The next request opens new ones."""
+        """Close the connections: who reads an answer has an error. The next request opens new ones."""
         http, self._http = self._http, None
         self.renewal.forget()
+        for answer in list(self._answers):
+            answer.close()
         if http is not None:
-            await http.close()
+            await http.session.close()
 
     async def _send(
         self,
@@ -122,7 +138,8 @@ class Session:
         headers = credentials.headers.copy()
         if data is not None:
             headers["Content-Type"] = content_type
-        response = await self._connected(credentials).request(
+        http = self._connected(credentials)
+        response = await http.session.request(
             method,
             url,
             data=data,
@@ -133,19 +150,17 @@ class Session:
             allow_redirects=False,
             **options,
         )
+        self._answers[response] = http
         self.clock.note(response.headers.get("Date"))
         return response
 
-    def _connected(self, credentials: Credentials) -> aiohttp.ClientSession:
-        """The HTTP session for credentials: another one where they are shown when a connection is made."""
+    def _connected(self, credentials: Credentials) -> _Http:
+        """The HTTP session for credentials: another one where they are shown when a connection is made. What is under
+        way goes on over the one that it has.
+        """
         if self._http is None or self._identity != credentials.identity:
             _check_proxy(self.renewal.connection, credentials)
-            if self._unused is not None:
-                self._unused()
-            self._http, self._identity = self._open(credentials), credentials.identity
-            # A cluster that is no longer used is garbage, and does not close its session.
-            self._unused = weakref.finalize(self, _close_later, asyncio.get_running_loop(), self._http)
-            self._unused.atexit = False
+            self._http, self._identity = _Http(self._open(credentials)), credentials.identity
         return self._http
 
     def _open(self, credentials: Credentials) -> aiohttp.ClientSession:

@@ -318,6 +318,35 @@ async def test_a_cluster_that_is_no_longer_used_leaves_no_session_open(airflow, 
     assert complaints == []
 
 
+async def test_what_is_followed_goes_on_where_the_connection_shows_another_certificate(cluster, airflow, server):
+    async with followed(cluster, server):
+        airflow.give(server, "one", cluster={"insecure-skip-tls-verify": True})
+        await (await Cluster.of(airflow.now, airflow.read)).client.get_path("/version")
+        await asyncio.sleep(0.05)
+        server.cut()
+
+        await with_timeout(until(lambda: server.streams == 2), 30)
+
+
+async def test_closing_all_clusters_closes_one_whose_connection_leads_elsewhere_by_now(airflow, server, other):
+    closed = []
+
+    async def made(name):
+        cluster = await Cluster.of(airflow.now, airflow.read)
+        await cluster.client.get_path("/version")
+        close = cluster.client.close
+        cluster.client.close = lambda: closed.append(name) or close()
+        return cluster
+
+    earlier = await made("earlier")
+    airflow.give(other, "two")
+    assert await made("now") is not earlier
+
+    await Cluster.close_all()
+
+    assert sorted(closed) == ["earlier", "now"]
+
+
 async def test_closing_all_clusters_closes_one_that_nothing_else_holds(airflow, server):
     client = (await Cluster.of(airflow.now, airflow.read)).client
     await client.get_path("/version")
