@@ -25,6 +25,8 @@ REPLICA = ReplicaStatus(group="worker", index=0, started_at=NOW)
 CHANGED = RUNNING.model_copy(update={"replicas": (ReplicaStatus(group="worker", index=0),)})
 SUCCEEDED = RUNNING.model_copy(update={"phase": JobPhase.SUCCEEDED})
 FAILED = RUNNING.model_copy(update={"phase": JobPhase.FAILED})
+#: Seconds that a wait may take which is over at once, on a machine that stalls.
+_BOUND = 30
 
 
 class _Backend:
@@ -113,7 +115,7 @@ async def test_the_deadline():
     soon = datetime.now(timezone.utc) + timedelta(seconds=0.05)
 
     with pytest.raises(JobTimeout, match="j had not ended"):
-        await _follow(_Backend(RUNNING), [], deadline=soon)
+        await with_timeout(_follow(_Backend(RUNNING), [], deadline=soon), _BOUND)
 
 
 @pytest.mark.parametrize("error", [TimeoutError("the network"), JobLost("gone")])
@@ -196,6 +198,12 @@ async def test_lines_that_could_not_be_read_for_a_while_are_read_again(monkeypat
     assert [line for line in lines if line.startswith("...")] == [lines[2]]
 
 
+async def test_the_end_of_a_job_whose_lines_cannot_be_read_is_not_kept_back(monkeypatch):
+    monkeypatch.setattr(module, "_READ_AGAIN", 3600)
+
+    assert await with_timeout(_follow(_Unreadable(RUNNING, SUCCEEDED, times=9), []), _BOUND) == SUCCEEDED
+
+
 async def test_lines_that_cannot_be_written_fail_no_job_and_are_counted():
     lines, room = [], 2
 
@@ -262,7 +270,7 @@ async def test_a_job_that_cannot_start_and_does_not_end_either_is_not_waited_for
     monkeypatch.setattr(module, "_ENDED_SECONDS", 0.2 if bound == "patience" else 3600)
     deadline = datetime.now(timezone.utc) + timedelta(seconds=2 if bound == "deadline" else 3600)
 
-    status = await with_timeout(_follow(backend, [], deadline, startup_timeout=0.05), 60)
+    status = await with_timeout(_follow(backend, [], deadline, startup_timeout=0.05), _BOUND)
 
     assert (status.phase, status.reason) == (JobPhase.FAILED, "StartupTimeout")
     assert len(backend.cancelled) == 1
@@ -290,7 +298,9 @@ async def test_a_job_that_cannot_start_and_belongs_to_a_later_try_is_not_waited_
     late = datetime.now(timezone.utc) - timedelta(seconds=60)
     backend = Later(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late))
 
-    assert (await with_timeout(_follow(backend, [], startup_timeout=0.05), 60)).phase is JobPhase.FAILED
+    status = await with_timeout(_follow(backend, [], startup_timeout=0.05), _BOUND)
+
+    assert status.phase is JobPhase.FAILED
 
 
 async def test_a_job_that_waits_for_long_without_a_timeout_is_left_alone():

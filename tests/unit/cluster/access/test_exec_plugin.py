@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -12,10 +13,12 @@ from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.access.exec_plugin import plugin_environment, run_plugin
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.timeouts import with_timeout
-from tests.unit.cluster.api_server import PATIENCE, until
+from tests.unit.cluster.api_server import until
 
 VERSION = "client.authentication.k8s.io/v1"
 SECRET = "hush-hush"
+#: Seconds that a plugin's end may take, on a machine that stalls.
+_BOUND = 30
 GIVEN = f'{{"apiVersion": "{VERSION}", "kind": "ExecCredential", "status": {{"token": "t"}}}}'
 
 
@@ -100,6 +103,12 @@ async def test_a_plugin_does_not_see_airflows_secrets(plugin, monkeypatch, tmp_p
     assert {"VAULT_ADDR=https://vault", "MINE=1"} <= set(seen.splitlines())
 
 
+async def test_a_plugin_that_says_more_beside_than_a_pipe_holds_is_read(plugin):
+    entry = plugin(f"head -c 400000 /dev/zero | tr '\\0' x >&2; echo '{GIVEN}'")
+
+    assert (await with_timeout(run_plugin(connection(), entry), _BOUND)).token == "t"
+
+
 async def test_a_plugin_cannot_ask(plugin):
     assert (await run_plugin(connection(), plugin(f"cat; echo '{GIVEN}'"))).token == "t"
 
@@ -129,7 +138,7 @@ async def test_errors_hold_no_secrets(plugin, monkeypatch, script, words):
 async def test_a_plugin_without_waiters_is_killed_with_all_that_it_started(plugin, monkeypatch, tmp_path, ends):
     loop = asyncio.get_running_loop()
     now = loop.time
-    entry = plugin(f"trap '' TERM; sleep 60 & echo $$ $! > {tmp_path}/pids; wait")
+    entry = plugin(f"trap '' TERM; sleep 600 & echo $$ $! > {tmp_path}/pids; wait")
     running = asyncio.create_task(run_plugin(connection(), entry))
     await until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().strip())
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
@@ -138,16 +147,19 @@ async def test_a_plugin_without_waiters_is_killed_with_all_that_it_started(plugi
     else:
         monkeypatch.setattr(loop, "time", lambda: now() + 3600)
 
-    with pytest.raises(ApiError if ends == "timeout" else asyncio.CancelledError):
-        await running
+    try:
+        with pytest.raises(ApiError if ends == "timeout" else asyncio.CancelledError):
+            await with_timeout(running, _BOUND)
 
-    assert len(pids) == 2
-    # Killed they are; the kernel takes a moment to end what the plugin has started.
-    await until(lambda: not any(_runs(pid) for pid in pids))
+        assert len(pids) == 2
+        # Killed they are; the kernel takes a moment to end what the plugin has started.
+        await with_timeout(until(lambda: not any(_runs(pid) for pid in pids)), _BOUND)
+    finally:
+        _kill(pids)
 
 
 async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_path, monkeypatch):
-    entry = plugin(f"sleep 60 & echo $$ $! > {tmp_path}/pids; wait")
+    entry = plugin(f"sleep 600 & echo $$ $! > {tmp_path}/pids; wait")
     starting, start = asyncio.Event(), asyncio.create_subprocess_exec
 
     async def watched(*arguments, **options):
@@ -161,9 +173,17 @@ async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_
     running.cancel()
 
     with pytest.raises(asyncio.CancelledError):
-        await with_timeout(running, PATIENCE)
+        await with_timeout(running, _BOUND)
 
-    assert not [each for each in psutil.process_iter(["cmdline"]) if entry["command"] in (each.info["cmdline"] or ())]
+    left = [each.pid for each in psutil.process_iter(["cmdline"]) if entry["command"] in (each.info["cmdline"] or ())]
+    _kill(left)
+    assert left == []
+
+
+def _kill(pids):
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).kill()
 
 
 def _runs(pid):

@@ -12,15 +12,17 @@ from airflow_trainer_provider.cluster.logs import streams as log_streams
 from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Pod
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
+from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.timeouts import end_tasks
 from tests.unit.cluster.api_server import until
 
 
 class Client:
-    """Each container has written one line, and goes on."""
+    """Each container has written one line, and goes on, but for those that wait to start."""
 
-    def __init__(self):
-        self.opened = []
+    def __init__(self, waiting=()):
+        self.opened, self.closed = [], []
+        self.waiting = waiting
 
     def backoff(self, first, most):
         return Backoff(Recovery(self.ready), first, most)
@@ -33,8 +35,14 @@ class Client:
 
     async def log_blocks(self, namespace, pod, container, **_):
         self.opened.append(pod)
-        yield b"2024-01-01T00:00:00.000000000Z one"
-        await asyncio.Event().wait()
+        if pod in self.waiting:
+            raise ApiError("container main is waiting to start", status=400)
+        try:
+            yield b"2024-01-01T00:00:00.000000000Z one"
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            self.closed.append(pod)
 
 
 def running(name):
@@ -80,6 +88,43 @@ async def test_a_reader_whose_lines_are_not_taken_does_not_keep_the_permits_of_o
     # It has been asked for its permit, and gets another one later.
     await until(lambda: client.opened.count("held up") > 1)
     await end_tasks(readers)
+
+
+def reading(client, pod):
+    """A task that reads a container whose lines are taken."""
+
+    async def take(_):
+        pass
+
+    return asyncio.create_task(ContainerLog(client, pod, "main", Deduplicator(0, 0), take, take, asyncio.Event()).run())
+
+
+@pytest.mark.parametrize("rounds", range(5))
+async def test_a_reader_that_is_cancelled_as_its_pod_changes_ends(rounds):
+    client, pod = Client(waiting=("p",)), running("p")
+    task = reading(client, pod)
+    await until(lambda: client.opened)
+    await asyncio.sleep(0.01)
+
+    pod.wake()
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=30)
+
+    assert task.cancelled()
+
+
+async def test_a_reader_that_is_cancelled_has_closed_its_connection():
+    client = Client()
+    task = reading(client, running("p"))
+    await until(lambda: client.opened)
+    await asyncio.sleep(0.01)
+
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert client.closed == ["p"]
 
 
 def test_a_pod_wakes_its_readers_only_where_it_has_changed():

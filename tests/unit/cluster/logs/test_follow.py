@@ -15,6 +15,7 @@ from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.snapshot import Snapshot
 from airflow_trainer_provider.kinds.base import PODS
 from airflow_trainer_provider.kinds.registry import KINDS
+from airflow_trainer_provider.timeouts import end_tasks
 from tests.fakes.jobs import add_job, add_pod, ours
 
 KIND = KINDS["jaxjob"]
@@ -101,7 +102,7 @@ async def test_a_cursor_that_cannot_be_kept_costs_no_line(api, pod):
     assert await read(api, "task") == ["one", "two"]
 
 
-async def test_a_cursor_that_is_long_in_being_kept_holds_up_no_line(api, monkeypatch):
+async def test_a_cursor_that_is_long_in_being_kept_holds_up_no_line(api, monkeypatch, caplog):
     monkeypatch.setattr(module, "_SAVE_SECONDS", 0.0)
     monkeypatch.setattr(module, "_LAST_SAVE_SECONDS", 0.1)
     hanging = api.hang("PATCH", "/jaxjobs/")
@@ -114,9 +115,15 @@ async def test_a_cursor_that_is_long_in_being_kept_holds_up_no_line(api, monkeyp
         assert (await anext(lines)).text == "two"
         following = asyncio.ensure_future(anext(lines))
         await hanging.reached.wait()
-        api.write_log(pod, "three")
-        assert (await following).text == "three"
+        for text in ("three", "four"):
+            api.write_log(pod, text)
+            assert (await following).text == text
+            # As long as it takes to send a request.
+            following = asyncio.ensure_future(anext(lines))
+            await asyncio.sleep(0.05)
+        await end_tasks([following])
     assert hanging.hits == 1
+    assert "The log cursor of j was not saved in time" in caplog.text
     assert "cursor of logs" not in {task.get_name() for task in asyncio.all_tasks()}
 
 

@@ -6,13 +6,14 @@ import asyncio
 import gc
 import time
 from collections import deque
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime, timezone
 from itertools import pairwise
 
 import pytest
 from aiohttp import web
 
+from airflow_trainer_provider import timeouts
 from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.cluster.api.recovery import Backoff, Recovery
@@ -840,6 +841,28 @@ async def test_a_survivor_of_the_job_is_not_waited_for_without_end(cluster, hast
         got = await reader.all()
     assert got[:1] == lines("one")
     assert "the rest of the log of container main in pod worker-0 is missing here: it was still open" in got[1]
+
+
+async def test_a_reader_that_swallows_its_cancellation_is_not_waited_for_without_end(cluster, hasty, monkeypatch):
+    """As ``asyncio.wait_for()`` of Python 3.10 and 3.11 does in a library, now and then."""
+    monkeypatch.setattr(timeouts, "_AGAIN_SECONDS", 0.01)
+
+    async def get(*_):
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    pod = cluster.pod()
+    async with Reader(cluster) as reader:
+        pod.start()
+        pod.write("one")
+        await reader.has(1)
+        cluster.get = get
+        # The watch does not say so, and a look at the pod is not answered.
+        pod.end(notify=False)
+        reader.ended.set()
+        await with_timeout(reader.task, 30)
+    assert reader.got[0] == "[worker-0] one"
 
 
 async def test_what_is_written_shortly_before_the_end_is_shown(cluster):

@@ -55,7 +55,9 @@ def test_the_time_in_which_its_reader_is_held_up_does_not_count(clock, deadline)
     assert not deadline.has_passed()
     clock.passes(IDLE_SECONDS - 1)
     with deadline.paused():
+        before = deadline.now
         clock.passes(3600)
+        assert deadline.now == before
         assert deadline.is_paused
         assert not deadline.has_passed()
     assert not deadline.is_paused
