@@ -158,14 +158,16 @@ async def test_a_plugin_without_waiters_is_killed_with_all_that_it_started(plugi
         _kill(pids)
 
 
-async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_a_plugin_that_is_cancelled_while_it_starts_is_killed(plugin, tmp_path, monkeypatch, is_there):
     entry = plugin(f"sleep 600 & echo $$ $! > {tmp_path}/pids; wait")
     starting, start = asyncio.Event(), asyncio.create_subprocess_exec
 
     async def watched(*arguments, **options):
+        started = await start(*arguments, **options) if is_there else None
         starting.set()
         await asyncio.sleep(0.01)
-        return await start(*arguments, **options)
+        return started or await start(*arguments, **options)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
     running = asyncio.create_task(run_plugin(connection(), entry))
