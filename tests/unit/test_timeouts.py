@@ -103,9 +103,14 @@ async def test_a_task_that_swallows_its_cancellation_is_cancelled_again(monkeypa
     stubborn_one, other = asyncio.create_task(stubborn()), asyncio.create_task(asyncio.Event().wait())
     await asyncio.sleep(0.001)
 
-    await end_tasks([done, stubborn_one, other])
+    ending = asyncio.create_task(end_tasks([done, stubborn_one, other]))
+    await asyncio.wait({ending}, timeout=30)
 
-    assert cancelled == 3
+    times = cancelled
+    while not ending.done():
+        stubborn_one.cancel()
+        await asyncio.sleep(0)
+    assert times == 3
     assert (done.cancelled(), stubborn_one.done(), other.cancelled()) == (False, True, True)
 
 

@@ -191,7 +191,7 @@ async def test_lines_that_could_not_be_read_for_a_while_are_read_again(monkeypat
 
     backend = _Unreadable(RUNNING, times=3)
     wait = asyncio.ensure_future(follow(backend, HANDLE, emit=emit, reader="r", deadline=None))
-    await with_timeout(read.wait(), 60)
+    await with_timeout(read.wait(), _BOUND)
     wait.cancel()
     await asyncio.gather(wait, return_exceptions=True)
 
