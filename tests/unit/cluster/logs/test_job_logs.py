@@ -896,7 +896,7 @@ async def test_a_slow_taker_loses_nothing(cluster, monkeypatch):
     assert got == [str(number) for number in range(10)]
 
 
-async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
+async def test_closing_with_lines_waiting_does_not_hang_and_leaves_no_reader(cluster, monkeypatch):
     monkeypatch.setattr(logs, "_WAITING_BLOCKS", 1)
     pod = cluster.pod()
     pod.start()
@@ -905,6 +905,7 @@ async def test_closing_with_lines_waiting_does_not_hang(cluster, monkeypatch):
         source = lines_of(_logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(asyncio.Event()))
         await with_timeout(anext(source), PATIENCE)
         await with_timeout(source.aclose(), PATIENCE)
+    assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("log")] == []
 
 
 async def test_the_time_for_which_lines_were_not_taken_is_not_the_logs(cluster, patient):
