@@ -22,9 +22,11 @@ LOWEST := constraints/lowest.txt
 LOWEST_DATE := 2025-10-15
 # Collecting a tier's tests takes that tier's packages.
 BY_THEMSELVES := --ignore=tests/browser --ignore=tests/cluster
+# With loadscope, xdist may wait for ever for the process that replaces a killed one: the run ends instead.
+BY_SCOPE := --dist=loadscope --max-worker-restart=0
 # Most of the time these tests wait for processes: three of the four have an Airflow (tests/conftest.py). ARGS=-n0 runs
 # them one by one, for a debugger.
-FOUR_AT_ONCE := --numprocesses=4 --dist=loadscope
+FOUR_AT_ONCE := --numprocesses=4 $(BY_SCOPE)
 LIGHT := $(BY_THEMSELVES) $(FOUR_AT_ONCE) -m "not heavy and not slow"
 # What is done at full scale before a release.
 DRILLS := tests/unit/operators/test_hostile_fields.py tests/airflow/test_scheduler.py tests/airflow/test_crowd.py tests/cluster/airflow/test_chaos.py tests/cluster/airflow/test_disruptions.py
@@ -75,10 +77,10 @@ test-postgresql: ## Run the tests that have a real Airflow with PostgreSQL for i
 	TRAINER_RUNNER_DATABASE=postgresql $(PY) -m pytest $(FOUR_AT_ONCE) -m "not heavy" tests/airflow $(ARGS)
 
 test-storms: venv ## Run 10,000 storms over the readers of logs, in virtual time (10 minutes).
-	TRAINER_TEST_SCALE=full $(PY) -m pytest --numprocesses=2 tests/unit/cluster/logs/test_storm.py $(ARGS)
+	TRAINER_TEST_SCALE=full $(PY) -m pytest --numprocesses=2 --max-worker-restart=0 tests/unit/cluster/logs/test_storm.py $(ARGS)
 
 test-loops: venv ## Run the tests of coroutines in asyncio's debug mode, and look for callbacks that take long (15 minutes).
-	TRAINER_TEST_LOOPS=1 $(PY) -m pytest --numprocesses=2 --dist=loadscope -m "not heavy" $(or $(ARGS),tests/unit tests/contract)
+	TRAINER_TEST_LOOPS=1 $(PY) -m pytest --numprocesses=2 $(BY_SCOPE) -m "not heavy" $(or $(ARGS),tests/unit tests/contract)
 
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
 	@tools/newcomer.sh

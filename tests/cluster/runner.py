@@ -32,7 +32,7 @@ _NO_TESTS = 5
 #: What is run for each profile, one after the other. Tests that leave the cluster whole run several at a time, as most
 #: of them wait for pods. tests/conftest.py says which take turns: for more than one Airflow this machine has no room.
 _RUNS = (
-    ("-m", "cluster and not exclusive", str(HERE), "--numprocesses=5", "--dist=loadscope"),
+    ("-m", "cluster and not exclusive", str(HERE), "--numprocesses=5", "--dist=loadscope", "--max-worker-restart=0"),
     ("-m", "cluster and exclusive", str(HERE)),
 )
 

@@ -59,6 +59,8 @@ class Session:
         self._identity = ""
         # The answers that may still be read, and what keeps each of them open.
         self._answers: weakref.WeakKeyDictionary[aiohttp.ClientResponse, _Http] = weakref.WeakKeyDictionary()
+        # What was opened: a session of the library that is to be closed may not be yet.
+        self._opened: weakref.WeakSet[aiohttp.ClientSession] = weakref.WeakSet()
 
     async def send(
         self,
@@ -115,12 +117,12 @@ class Session:
 
     async def close(self) -> None:
         """Close the connections: who reads an answer has an error. The next request opens new ones."""
-        http, self._http = self._http, None
+        self._http = None
         self.renewal.forget()
         for answer in list(self._answers):
             answer.close()
-        if http is not None:
-            await http.session.close()
+        for session in list(self._opened):
+            await session.close()
 
     async def _send(
         self,
@@ -161,6 +163,7 @@ class Session:
         if self._http is None or self._identity != credentials.identity:
             _check_proxy(self.renewal.connection, credentials)
             self._http, self._identity = _Http(self._open(credentials)), credentials.identity
+            self._opened.add(self._http.session)
         return self._http
 
     def _open(self, credentials: Credentials) -> aiohttp.ClientSession:

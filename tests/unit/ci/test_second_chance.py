@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from tools.ci.reports import read_reports
 from tools.ci.table import Result, make_table
@@ -116,10 +116,10 @@ def test_a_test_that_ends_its_process_has_none(run):
 
 
 def test_a_worker_that_is_killed_ends_the_run_and_is_not_replaced(run):
-    options = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+    (options,) = re.findall(r"^BY_SCOPE := (.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
     several = "".join(f"\nclass Test{letter}:\n    def test_one(self): pass\n" for letter in "abcdefgh")
 
-    code, output, reports = run(_KILLED + several, "--numprocesses=2", "--dist=loadscope", *options[-1:])
+    code, output, reports = run(_KILLED + several, "--numprocesses=2", *options.split())
 
     assert (code, "replacing" in output) == (1, False)
     assert len(reports.failures) == 1
