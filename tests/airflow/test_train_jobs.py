@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -225,6 +226,40 @@ def test_a_submitted_job_is_waited_for_by_sensors_of_every_mode(airflow, folder)
         assert airflow.xcom(dag_id, run, sensor)["result"]["trainings"] == 1
         log = airflow.task_log(dag_id, run, sensor)
         assert line_numbers(log, "worker-0", 1) == list(range(folder.lines_of(log, "worker-0"))), sensor
+
+
+@pytest.mark.slow
+def test_sensors_say_the_same_whether_they_wait_here_or_in_the_triggerer(airflow, folder):
+    dag_id = "train_reported"
+    run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "raise"})
+
+    assert airflow.wait_for_run(dag_id, run) == "failed"
+    ways = ("waiting", "deferred")
+    sensors = {f"{what}_{how}": "failed" for what in ("unnamed", "silent") for how in ways}
+    assert airflow.task_states(dag_id, run) == {"wrong": "failed", "train": "success", **sensors}
+    for how in ways:
+        log = partial(airflow.task_log, dag_id, run, f"unnamed_{how}")
+        wait_until(lambda log=log: "job: got None" in log() or None, PATIENCE, log)
+        assert "name: got None" not in log()
+        failure = airflow.xcom(dag_id, run, f"silent_{how}", "failure")
+        assert failure["traceback"][-1] == "ValueError: rank 1 has had enough", (how, failure)
+
+
+@pytest.mark.slow
+def test_lines_of_megabytes_are_bounded_and_lock_files_do_not_pile_up(airflow, folder):
+    dag_id = "train_rarely_retried"
+    for _ in range(2):
+        run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "shout"})
+        airflow.wait_for_task(dag_id, run, "train", "up_for_retry")
+
+    failure = airflow.xcom(dag_id, run, "train", "failure")
+    assert failure["traceback"][-1].startswith("ValueError: yyy")
+    assert len(json.dumps(failure)) < 50_000
+    log = airflow.task_log(dag_id, run, "train")
+    assert "[worker-0] xxx" in log
+    assert max(map(len, log.splitlines())) < 50_000
+    # That of the last submit is removed by the next one.
+    assert len(list((airflow.home / "trainer").glob(".*.lock"))) == 1
 
 
 def test_a_subclass_that_fails_with_a_result_gets_it_again_from_the_same_job(airflow, folder):

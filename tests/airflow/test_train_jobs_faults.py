@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from airflow_trainer_provider.hooks.task import SKIPPED
 from tests.airflow.jobs import job_processes, line_numbers
 from tests.airflow.tasks import (
     GRACE,
@@ -138,21 +139,57 @@ def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
     assert job_processes() == []
 
 
-@pytest.mark.no_second_chance
-def test_a_task_that_does_not_wait_trains_once_for_each_clear_and_each_run_of_its_id(airflow, folder):
+def wait_for_reports(airflow, dag_id, run, count):
+    """Wait until so many processes of a run's task have ended for the scheduler.
+
+    A process ends after its task has succeeded, or is deferred. Airflow takes its report for one of the task that has
+    this name by then, and fails that one.
+    """
+    which = f"TaskInstanceKey(dag_id='{dag_id}', task_id='train', run_id='{run}'"
+    report = f"Received executor event with state success for task instance {which}"
+
     def reported():
-        # The task's process ends after the task has succeeded. Airflow takes its report for one of the task that has
-        # this name by then, and fails that one.
-        report = "Received executor event with state success for task instance TaskInstanceKey(dag_id='train_forgotten'"
         return airflow.component_log("scheduler").count(report)
 
+    wait_until(lambda: reported() == count or None, PATIENCE, lambda: f"{reported()} reports")
+
+
+@pytest.mark.slow
+@pytest.mark.no_second_chance
+def test_a_deferred_task_of_a_run_that_is_deleted_and_made_again_has_a_job_of_its_own(airflow, folder):
+    dag_id = "train_deferred"
+    run = start(airflow, dag_id, folder)
+    wait_for_reports(airflow, dag_id, run, 1)
+    first, earlier = airflow.xcom(dag_id, run, "train", "job"), job_processes()
+
+    # Airflow deletes no run that goes on.
+    airflow.request("PATCH", f"/dags/{dag_id}/dagRuns/{run}", json={"state": "failed"})
+    assert airflow.wait_for_run(dag_id, run) == "failed"
+    airflow.delete_run(dag_id, run)
+    airflow.trigger_dag(dag_id, {"folder": str(folder)}, run_id=run)
+
+    folder.wait_for_training(2)
+    airflow.wait_for_task(dag_id, run, "train", "deferred")
+    wait_until(lambda: not [each for each in earlier if each.is_running()] or None, PATIENCE, lambda: str(earlier))
+    # What ends the earlier job leaves the later one.
+    assert len(job_processes()) == 2
+    folder.go()
+    task = airflow.wait_for_task(dag_id, run, "train", "success")
+    assert task["try_number"] == 1
+    assert airflow.xcom(dag_id, run, "train", "job")["uid"] != first["uid"]
+    assert airflow.xcom(dag_id, run, "train")["result"]["trainings"] == len(folder.trainings()) == 2
+    assert job_processes() == []
+
+
+@pytest.mark.no_second_chance
+def test_a_task_that_does_not_wait_trains_once_for_each_clear_and_each_run_of_its_id(airflow, folder):
     def again(trainings, try_number):
         folder.wait_for_training(trainings)
         airflow.wait_for_task("train_forgotten", run, "train", "success", try_number=try_number)
         assert airflow.wait_for_run("train_forgotten", run) == "success"
-        wait_until(lambda: reported() == known + trainings or None, PATIENCE, lambda: f"{reported()} reports")
+        wait_for_reports(airflow, "train_forgotten", run, trainings)
 
-    conf, known = {"folder": str(folder)}, reported()
+    conf = {"folder": str(folder)}
     run = airflow.trigger_dag("train_forgotten", conf)
     again(1, try_number=1)
     folder.go()
@@ -195,8 +232,12 @@ def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder)
     begun = "update dag_run set start_date = '2026-01-01 00:00:00.000000' where dag_id = :dag and run_id = :run"
     airflow.sql(begun, dag="train_run_limited", run=run)
 
+    name = airflow.xcom("train_run_limited", run, "train", "job")["name"]
     assert airflow.wait_for_run("train_run_limited", run) == "failed"
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: airflow.status_of(name).phase.ended or None, PATIENCE, lambda: str(airflow.status_of(name)))
+    # Whether the trigger or the scheduler ends it first is chance.
+    assert airflow.status_of(name).message in (SKIPPED, "the run of its task is over")
 
 
 def test_two_runs_at_once_have_a_job_each(airflow, folder):

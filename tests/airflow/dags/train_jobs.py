@@ -101,6 +101,14 @@ with DAG("train_handed_over", schedule=None, params=PARAMS):
         task_id="deferred", job='{{ ti.xcom_pull("train", key="job") | tojson }}', deferrable=True
     ).set_upstream(train)
 
+with DAG("train_reported", schedule=None, params=PARAMS):
+    wrong = TrainJobOperator(task_id="wrong", **JOB | {"framework": "pytroch"})
+    train = TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
+    for how in ("waiting", "deferred"):
+        kind: dict[str, Any] = {"deferrable": how == "deferred", "poke_interval": 1}
+        TrainJobSensor(task_id=f"unnamed_{how}", job=wrong.output, trigger_rule="all_done", **kind)
+        TrainJobSensor(task_id=f"silent_{how}", job=train.output, silent_fail=True, **kind)
+
 with DAG("train_forgotten", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="train", wait_for_completion=False, **JOB)
 

@@ -3,6 +3,7 @@
 train: note that a training began, print lines and progress until FOLDER/go is there, write the result.
 talk: the same, with 40 lines more at its end.
 raise: rank 1 raises, the others would go on for long.
+shout: rank 1 writes a line of 3 MB, and raises with a long message.
 hopeless: rank 1 fails as it would in each try, the others would go on for long.
 stubborn: note, then ignore every request to end.
 hold: hold 200 MiB for two seconds, in which a lower limit is noticed.
@@ -52,7 +53,10 @@ def train(folder: Path, rank: int, last_lines: int = 0) -> None:
 
 def main(mode: str, folder: Path) -> None:
     rank = int(os.environ["RANK"])
-    if mode in ("raise", "hopeless"):
+    if mode == "shout" and rank == 1:
+        print("x" * 3_000_000)
+        raise ValueError("y" * 100_000)
+    if mode in ("raise", "hopeless", "shout"):
         if rank == 1:
             raise ValueError("rank 1 has had enough") if mode == "raise" else ImportError("no module named so")
         time.sleep(PATIENCE_SECONDS)

@@ -51,6 +51,22 @@ async def test_a_complete_job_may_go_while_another_one_trains(contract, cluster,
     assert (await following).phase is JobPhase.SUCCEEDED
 
 
+@pytest.mark.usefixtures("_native")
+async def test_the_only_job_may_go_once_it_is_complete(contract, cluster, namespace):
+    result = 'open(os.environ["TRAINER_RESULT_PATH"], "w").write(\'{"loss": 1}\')'
+    handle = await contract.submit(contract.case.job(f'note("began"); wait_for("go"); {result}', nodes=1))
+    following = asyncio.ensure_future(contract.end(handle))
+    await running(contract, handle)
+    only = f"{handle.name}-worker"
+    patch = '--patch={"spec": {"ttlSecondsAfterFinished": 0}}'
+    cluster.kubectl("patch", "job", only, "--type=merge", patch, f"--namespace={namespace}")
+    contract.release("go")
+
+    assert (await following).phase is JobPhase.SUCCEEDED
+    cluster.kubectl("wait", "--for=delete", f"job/{only}", f"--namespace={namespace}", "--timeout=60s")
+    assert await contract.backend.result(handle) == b'{"loss": 1}'
+
+
 @pytest.mark.parametrize(("code", "phase"), [(0, JobPhase.SUCCEEDED), (3, JobPhase.FAILED)])
 async def test_a_job_whose_deletion_a_finalizer_holds_up_ends_with_its_leader(
     contract, cluster, namespace, code, phase

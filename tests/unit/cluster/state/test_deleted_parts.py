@@ -18,7 +18,7 @@ from airflow_trainer_provider.frameworks import plan_job
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.monitor import Monitor
 from airflow_trainer_provider.job.status import JobPhase
-from airflow_trainer_provider.kinds.base import JOBS, SERVICES
+from airflow_trainer_provider.kinds.base import JOBS, PODS, SERVICES
 from airflow_trainer_provider.kinds.native.native import NATIVE
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
@@ -35,6 +35,8 @@ GROUPS = {"replicas": {"chief": {}, "worker": {"replicas": 2}}}
 JOB = plan_job(
     parse_spec({"framework": "tensorflow", "name": "train", "image": "i", "command": ["python", "t.py"], **GROUPS})
 )
+#: Its only Job is called as the second one of the other.
+ONE_JOB = plan_job(parse_spec({"framework": "jax", "name": "train", "image": "i", "command": ["python", "t.py"]}))
 RUNNING = {"active": 1, "startTime": "2026-11-21T06:00:00Z"}
 COMPLETE = {**with_condition("Complete", MADE_AT), "startTime": "2026-11-21T06:00:00Z"}
 
@@ -48,17 +50,18 @@ def labels_of_pod(first_rank, index):
 
 
 class Watching:
-    """A training of two Jobs that is watched in the background."""
+    """A training that is watched in the background; of two Jobs, unless another one is given."""
 
-    def __init__(self, api):
-        self.api, self.statuses = api, []
+    def __init__(self, api, job=JOB):
+        self.api, self.job, self.statuses = api, job, []
 
     async def __aenter__(self):
         backend = ClusterBackend("native", await self.api.cluster(), NAMESPACE)
-        self.handle = (await backend.submit(JOB, TRY)).handle
-        assert self.api.names("jobs") == [CHIEF, WORKER]
-        self.api.update(JOBS, CHIEF, {"status": RUNNING})
-        self.api.update(JOBS, WORKER, {"status": RUNNING})
+        self.handle = (await backend.submit(self.job, TRY)).handle
+        parts = self.api.names("jobs")
+        assert parts == ([CHIEF, WORKER] if self.job is JOB else [WORKER])
+        for part in parts:
+            self.api.update(JOBS, part, {"status": RUNNING})
         self.backend = backend
         self.task = asyncio.create_task(self._watch())
         await until(lambda: self.statuses)
@@ -154,6 +157,29 @@ async def test_a_complete_job_that_goes_while_it_is_read_again_is_complete(api):
         assert (await watching.end()).phase is JobPhase.SUCCEEDED
 
     assert api.names("jobs") == [WORKER]
+
+
+@pytest.mark.parametrize("at_the_look", [False, True], ids=["before it is read again", "while it is read again"])
+async def test_the_only_job_may_go_with_its_pod_once_it_is_complete(api, at_the_look):
+    def go():
+        api.remove(JOBS, WORKER)
+        api.remove(PODS, f"{NAME}-worker-0")
+
+    async with Watching(api, ONE_JOB) as watching:
+        add_pod(api, NAME, "native")
+        await until(lambda: watching.statuses[-1].phase is JobPhase.RUNNING)
+        if at_the_look:
+            api.before("GET", "/jobs$", go)
+        end = {"exitCode": 0, "finishedAt": "2026-11-21T07:00:59Z", "message": '{"loss": 1}'}
+        container = {"name": "jax", "restartCount": 0, "state": {"terminated": end}}
+        api.update(PODS, f"{NAME}-worker-0", {"status": {"phase": "Succeeded", "containerStatuses": [container]}})
+        api.update(JOBS, WORKER, {"status": COMPLETE})
+        if not at_the_look:
+            go()
+
+        last = await watching.end()
+        assert (last.phase, api.names("jobs")) == (JobPhase.SUCCEEDED, [])
+        assert await watching.backend.result(watching.handle) == b'{"loss": 1}'
 
 
 async def test_a_job_that_only_left_the_watch_ends_nothing(api):
