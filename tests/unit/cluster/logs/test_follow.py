@@ -138,10 +138,11 @@ async def test_the_last_lines_of_a_replica_are_masked_and_go_with_its_pod(api):
     assert await JobLogs(cluster, job, "").tail(snapshot, "worker-0", 2) == []
 
 
-async def test_the_last_lines_are_those_of_the_container_that_has_failed(api):
+@pytest.mark.parametrize(("phase", "code", "line"), [("Failed", 3, "disk is full"), ("Succeeded", 0, "trained")])
+async def test_the_last_lines_are_those_of_the_container_that_has_failed_or_the_trainings(api, phase, code, line):
     cluster, job = await api.cluster(), JobObject(KIND, add_job(api, "jaxjob", "j", metadata=ours("j")))
-    add_pod(api, "j", phase="Failed")
-    ends = {"shipper": {"exitCode": 3, "finishedAt": "2026-11-21T07:00:59Z"}, "jax": {"exitCode": 0}}
+    add_pod(api, "j", phase=phase)
+    ends = {"shipper": {"exitCode": code, "finishedAt": "2026-11-21T07:00:59Z"}, "jax": {"exitCode": 0}}
     statuses = [{"name": name, "state": {"terminated": end}} for name, end in ends.items()]
     containers = [{"name": name} for name in ends]
     update = {"spec": {"containers": containers}, "status": {"containerStatuses": statuses}}
@@ -149,7 +150,7 @@ async def test_the_last_lines_are_those_of_the_container_that_has_failed(api):
     api.write_log(pod, "trained", container="jax")
     api.write_log(pod, "disk is full", container="shipper")
 
-    assert await JobLogs(cluster, job, "").tail(Snapshot(job, [pod]), "worker-0", 2) == ["disk is full"]
+    assert await JobLogs(cluster, job, "").tail(Snapshot(job, [pod]), "worker-0", 2) == [line]
 
 
 async def test_where_the_node_has_no_log_any_more_the_lines_that_were_read_are_the_last(api, pod):

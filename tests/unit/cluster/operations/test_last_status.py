@@ -126,14 +126,23 @@ async def test_the_result_is_what_a_container_that_succeeded_has_left(api, metad
     assert await (await backend_of(api)).result(JobObject(KIND, main).handle("kube")) == result
 
 
-async def test_a_sidecar_leaves_no_result(api):
+@pytest.mark.parametrize(
+    ("own", "beside", "result"),
+    [
+        (end_of("Failed", 1), end_of("Failed", message='{"loss": 1}'), None),
+        (end_of("Succeeded", message='{"loss": 1}'), end_of("Succeeded", message='{"sent": 9}'), b'{"loss": 1}'),
+        (end_of("Succeeded", message='{"loss": 1}'), end_of("Succeeded"), b'{"loss": 1}'),
+    ],
+)
+async def test_the_result_is_the_trainings_behind_a_container_that_stands_first(api, own, beside, result):
     main = add_job(api, "jaxjob", "j", metadata=ours("j"))
     add_pod(api, "j")
-    own, sidecar = end_of("Failed", 1), end_of("Failed", message='{"loss": 1}')
-    statuses = [*({**each, "name": "exporter"} for each in sidecar["containerStatuses"]), *own["containerStatuses"]]
-    api.update(PODS, "j-worker-0", {"status": {"phase": "Failed", "containerStatuses": statuses}})
+    statuses = [{**beside["containerStatuses"][0], "name": "proxy"}, *own["containerStatuses"]]
+    spec = {"containers": [{"name": "proxy"}, {"name": "jax"}]}
+    update = {"spec": spec, "status": {"phase": own["phase"], "containerStatuses": statuses}}
+    api.update(PODS, "j-worker-0", update)
 
-    assert await (await backend_of(api)).result(JobObject(KIND, main).handle("kube")) is None
+    assert await (await backend_of(api)).result(JobObject(KIND, main).handle("kube")) == result
 
 
 @pytest.mark.parametrize("marked", [True, False])
