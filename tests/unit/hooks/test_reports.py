@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,6 +18,7 @@ from airflow_trainer_provider.hooks.reports import Reports
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.progress import reporter as progress
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
 HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
 IDENTITY = Identity(dag_id="d", run_id="r", task_id="t", map_index=3)
@@ -78,6 +80,19 @@ async def test_secrets_are_masked(airflow, monkeypatch):
     await reporter.finish()
 
     assert "checkpoint" in airflow.values["progress"]["masked"]
+
+
+async def test_what_no_database_stores_is_replaced(airflow):
+    reporter = Reports(IDENTITY, {}).reporter(HANDLE)
+    await reporter.ready()
+    replica = ReplicaStatus(group="worker", index=0, reason="Error", message="a\x00\ud800", exit_code=1)
+    queued_at = "2026-01-01T00:00:00Z"
+    reporter.status(JobStatus(phase=JobPhase.QUEUED, queued_at=queued_at, message="b\x00", replicas=(replica,)))
+    await reporter.finish()
+
+    written = json.dumps(airflow.values["status"])
+    assert "ufffd" in written
+    assert not any(code in written for code in ("u0000", "ud800"))
 
 
 async def test_a_last_report_comes_before_what_is_read(airflow, monkeypatch):

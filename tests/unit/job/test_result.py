@@ -18,7 +18,7 @@ from airflow_trainer_provider.job.result import (
     summarize,
     without_large_value,
 )
-from airflow_trainer_provider.job.status import JobPhase, JobStatus, Progress
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, Progress, ReplicaStatus
 from airflow_trainer_provider.text.redaction import redacted
 
 HANDLE = JobHandle(name="j", uid="u", backend="b", framework="f", leader="worker-0", owner=1, location="/l")
@@ -66,6 +66,7 @@ def test_what_is_no_result(content, why):
         (b'{"trainer_function":"f","value":[1]}', Result([1], None, "f")),
         (b'{"trainer_function":"f","value":null}', Result(None, None, "f")),
         (b'{"trainer_function":"f","error":"a set at its top"}', Result(None, "a set at its top", "f")),
+        (b'{"trainer_function":"f\\u0000","error":"a\\ud800"}', Result(None, "a\ufffd", "f\ufffd")),
         (b'{"trainer_function":3}', Result({"trainer_function": 3})),
     ],
 )
@@ -157,6 +158,18 @@ def test_the_figures_of_a_job_that_did_not_succeed_are_named_as_in_a_summary():
         "total_seconds": 62.0,
     }
     assert figures.items() <= summarize(HANDLE, status, None).items()
+
+
+def test_what_no_database_stores_is_replaced_in_what_is_counted_and_said_of_a_job():
+    replica = ReplicaStatus(group="worker", index=0, message="a\x00\ud800")
+    # Metrics of a TrainJob may be another client's.
+    progress = Progress(metrics={"a\x00": float("nan")})
+    status = JobStatus(phase=JobPhase.FAILED, queued_at="2026-01-01T00:00:00Z", replicas=(replica,), progress=progress)
+
+    summary = summarize(HANDLE, status, None)
+
+    assert summary["replicas"][0]["message"] == "a\ufffd\ufffd"
+    assert summary["metrics"] == failed_figures(status)["metrics"] == {"a\ufffd": "NaN"}
 
 
 def test_a_handle_leaves_out_fields_that_hold_nothing():

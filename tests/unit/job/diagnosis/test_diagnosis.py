@@ -420,6 +420,15 @@ def test_a_traceback_that_the_training_went_on_after_is_not_why_it_ended():
     assert (diagnosis.retry_can_help, diagnosis.traceback) == ("unknown", ())
 
 
+def test_what_no_database_stores_is_replaced_in_xcom():
+    log = 'Traceback (most recent call last):\n  File "a", line 1, in b\nValueError: a\x00'
+    raised = _diagnose("jax", log).to_xcom()
+    evicted = _diagnose("jax", "", reason="Evicted", message="a\ud800").to_xcom()
+
+    assert raised["traceback"][-1] == raised["last_log_lines"][-1] == "ValueError: a\ufffd"
+    assert evicted["message"].endswith("Evicted: a\ufffd.")
+
+
 @pytest.mark.parametrize("lines", [400, 20])
 @pytest.mark.parametrize("char", ["x", "é", "\U0001f600"])
 def test_long_lines_and_many_are_bounded(lines, char):
