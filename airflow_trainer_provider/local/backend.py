@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import secrets
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -37,7 +38,7 @@ from airflow_trainer_provider.local.check import check, spec_job
 from airflow_trainer_provider.local.checkpoints import make_checkpoint_folder, with_checkpoint_folder
 from airflow_trainer_provider.local.environment import inherited_environment
 from airflow_trainer_provider.local.kept import clean_up, prune
-from airflow_trainer_provider.local.logs import LogReader, tail
+from airflow_trainer_provider.local.logs import LogReader, last_lines
 from airflow_trainer_provider.local.overview import describe, overview, show_logs
 from airflow_trainer_provider.local.processes import end_all
 from airflow_trainer_provider.local.render import render, tool_urls
@@ -144,11 +145,14 @@ class LocalBackend:
 
     async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:
         """The last lines of one replica, in its last attempt."""
+        found = self._last_lines(handle, replica, lines)
+        return await asyncio.to_thread(lambda: list(found))
+
+    def _last_lines(self, handle: JobHandle, replica: str, lines: int | None) -> Iterator[str]:
         folder = self._folder(handle)
         with folder.lost_if_gone():
             attempts, mask = folder.attempts(), _mask(folder)
-        found = await asyncio.to_thread(tail, attempts[-1].logs / f"{replica}.log", lines) if attempts else []
-        return [mask.text(line) for line in found]
+        return map(mask.text, last_lines(attempts[-1].logs / f"{replica}.log", lines) if attempts else ())
 
     async def result(self, handle: JobHandle) -> bytes | None:
         """What rank 0 of the last attempt wrote."""
@@ -231,7 +235,8 @@ class LocalBackend:
 
     async def show_logs(self, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
         """The lines of a job's last attempt; those of all attempts where they are followed."""
-        async with aclosing(show_logs(self, handle, selection)) as blocks:
+        last = functools.partial(self._last_lines, handle)
+        async with aclosing(show_logs(self, handle, selection, last)) as blocks:
             async for block in blocks:
                 yield block
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from airflow_trainer_provider.job.backend import LogLine
 from airflow_trainer_provider.local.run_folder import RunFolder
@@ -20,7 +23,6 @@ log = logging.getLogger(__name__)
 
 #: Bytes that are read and worked on at a time.
 _SLICE_BYTES = 2 * LONGEST_LINE_BYTES
-_TAIL_BYTES = 1 << 20
 #: The end of a line, or the carriage return after which its text starts over.
 _LINE_END = re.compile(rb"\n|\r(?=[^\r\n])")
 
@@ -161,19 +163,60 @@ class LogReader:
         return end.end()
 
 
-def tail(path: Path, lines: int) -> list[str]:
-    """The last lines of a log.
+def last_lines(path: Path, lines: int | None = None) -> Iterator[str]:
+    """The last lines of a log, as a person sees them, read one by one in bounded memory.
 
-    :param path: the log; an empty list is returned where there is none.
-    :param lines: how many at most.
+    :param path: the log; nothing is returned where there is none.
+    :param lines: how many at most; None returns all.
     """
     try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
-            file.seek(max(0, end - _TAIL_BYTES))
-            return [shorten(plain(line)) for line in file.readlines()[-lines:]]
+        file = path.open("rb")
     except FileNotFoundError:
-        return []
+        return
+    with file:
+        file.seek(0 if lines is None else _begin_of_last(file, lines))
+        yield from islice(_shown(file), lines)
+
+
+def _begin_of_last(file: BinaryIO, lines: int) -> int:
+    """Where the last lines of a file begin."""
+    # The last line may lack its line end.
+    end = max(0, file.seek(0, os.SEEK_END) - 1)
+    while end:
+        begin = max(0, end - _SLICE_BYTES)
+        file.seek(begin)
+        data = file.read(end - begin)
+        found = data.count(b"\n")
+        if found >= lines:
+            at = len(data)
+            for _ in range(lines):
+                at = data.rfind(b"\n", 0, at)
+            return begin + at + 1
+        lines -= found
+        end = begin
+    return 0
+
+
+def _shown(file: BinaryIO) -> Iterator[str]:
+    """The lines from the position in a file on."""
+    while part := _part(file):
+        line = part
+        while not part.endswith(b"\n") and (part := _part(file)):
+            returned = part.rstrip(b"\r\n").rfind(b"\r")
+            if returned >= 0:
+                line = part[returned:]
+            elif len(line) <= LONGEST_LINE_BYTES:
+                line += part
+        yield shorten(plain(line))
+
+
+def _part(file: BinaryIO) -> bytes:
+    """A line, or a part of one that is too long to be shown whole."""
+    part = file.readline(LONGEST_LINE_BYTES)
+    # What follows a carriage return decides what it means.
+    while part.endswith(b"\r") and (more := file.readline(LONGEST_LINE_BYTES)):
+        part += more
+    return part
 
 
 def _slices_between(path: Path, key: str, begin: int, end: int) -> Iterator[LogSlice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from airflow_trainer_provider.errors import ManageError, Problem, SpecError
 from airflow_trainer_provider.frameworks import get_framework
@@ -13,9 +13,6 @@ from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.overview import Description, Overview
 from airflow_trainer_provider.job.verdict import verdict
-
-#: More lines than are shown of a log's end.
-_ALL = 10**9
 
 
 async def overview(backend: Backend, handle: JobHandle, identity: Identity | None) -> Overview:
@@ -45,12 +42,15 @@ async def describe(backend: Backend, handle: JobHandle, identity: Identity | Non
     return Description(found, diagnosis=why)
 
 
-async def show_logs(backend: Backend, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
+async def show_logs(
+    backend: Backend, handle: JobHandle, selection: LogSelection, last: Callable[[str, int | None], Iterable[str]]
+) -> AsyncGenerator[LogBlock, None]:
     """The lines of a job's last attempt; those of all attempts where they are followed.
 
     :param backend: where it runs.
     :param handle: the job.
     :param selection: which lines.
+    :param last: (replica, how many lines, or None) -> that many of its last lines, or all.
     :raises SpecError: files have no such lines.
     :raises ManageError: the job has no such replica.
     """
@@ -61,7 +61,7 @@ async def show_logs(backend: Backend, handle: JobHandle, selection: LogSelection
         raise ManageError(message, retryable=False)
     if not selection.follow:
         for name in [selection.replica] if selection.replica else names:
-            yield LogBlock(name, await backend.log_tail(handle, name, selection.tail or _ALL))
+            yield LogBlock(name, last(name, selection.tail))
         return
     async with end_of(backend, handle) as ended:
         async for line in backend.logs(handle, f"viewer-{uuid.uuid4()}", ended):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, DELETED, ON_THE_WAY, OUT_OF_MEMORY
@@ -11,6 +12,7 @@ from airflow_trainer_provider.job.diagnosis.exit_code import judged_by_exit_code
 from airflow_trainer_provider.job.diagnosis.last_words import is_result
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.status.disrupted import is_cut_short
+from airflow_trainer_provider.kinds.status.pod_status import PodState
 from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 from airflow_trainer_provider.spec.running.exit_codes import ExitCodes
 
@@ -19,10 +21,16 @@ _STOPPED = "Stopped"
 _SKEW = timedelta(seconds=1)
 #: How soon a process that has lost another one fails, where it does not say so.
 _NOTICED_WITHIN = timedelta(minutes=1)
+#: How soon a process gives up that waits for another one: the longest default time-out of PyTorch's process groups.
+_GIVES_UP_WITHIN = timedelta(minutes=30)
+#: How soon a pod is deleted that a controller creates while it lets the job fail.
+_BRIEF = timedelta(seconds=10)
 #: What a process says of itself that has lost another one.
 _LOST_PEER = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket closed|NCCL|ncclRemoteError|gloo"
-    r"|heartbeat timeout|RendezvousConnectionError|UnavailableError|UNAVAILABLE:|CoordinationService",
+    r"|heartbeat timeout|RendezvousConnectionError|UnavailableError|UNAVAILABLE:|CoordinationService"
+    # Open MPI, and ssh, by which mpirun starts the ranks.
+    r"|lost communication with a remote daemon|closed by remote host",
     re.IGNORECASE,
 )
 
@@ -73,9 +81,14 @@ def _failed_before(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
 
 def _order(replica: ReplicaState) -> tuple[datetime, int]:
     if replica.disrupted_at:
-        # It may have taken its time to end; its peers have lost it since then.
-        return min(replica.disrupted_at, _finished_at(replica.status)), 0
+        return _taken_at(replica), 2
     return _by_itself(replica.status)
+
+
+def _taken_at(taken: ReplicaState | PodState) -> datetime:
+    """Since when a replica was to go; it may have taken its time to end, and its peers have lost it since then."""
+    assert taken.disrupted_at is not None
+    return min(taken.disrupted_at, _finished_at(taken.status))
 
 
 def _by_itself(end: ReplicaStatus) -> tuple[datetime, int]:
@@ -87,8 +100,8 @@ def _likely(end: ReplicaStatus) -> int:
     if end.reason == OUT_OF_MEMORY:
         return 0
     if end.signal == "SIGTERM":
-        return 3
-    return 2 if _has_lost_peer(end) else 1
+        return 4
+    return 3 if _has_lost_peer(end) else 1
 
 
 def _has_lost_peer(end: ReplicaStatus) -> bool:
@@ -102,18 +115,35 @@ def _finished_at(end: ReplicaStatus) -> datetime:
 
 def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
     """The replica that was taken away before another one failed, where that one failed for having lost its peer."""
-    taken = min(filter(_was_taken, replicas), key=_order, default=None)
+    pods = [pod for replica in replicas if (pod := _taken(replica, failure.status))]
+    taken = min(pods, key=_taken_at, default=None)
     if taken is None:
         return None
-    taken_at, failed_at = _order(taken)[0], _order(failure)[0]
+    taken_at, failed_at = _taken_at(taken), _order(failure)[0]
     if _has_lost_peer(failure.status):
         return taken_away(taken.status) if taken_at <= failed_at else None
     soon = _finished_at(taken.status) + _NOTICED_WITHIN
     return taken_away(taken.status) if taken_at + _SKEW < failed_at <= soon else None
 
 
-def _was_taken(replica: ReplicaState) -> bool:
-    return replica.disrupted_at is not None and (replica.status.reason == _STOPPED or is_cut_short(replica))
+def _taken(replica: ReplicaState, failure: ReplicaStatus) -> ReplicaState | PodState | None:
+    """What was taken away of a replica: what has ended for good, or the pod before the newest.
+
+    :param failure: of the peer that may have lost it.
+    """
+    if replica.disrupted_at is not None and (replica.status.reason == _STOPPED or is_cut_short(replica)):
+        return replica
+    pod, began = replica.before, failure.started_at
+    if pod is None or pod.disrupted_at is None or began is None or began > pod.disrupted_at:
+        return None
+    # Its controller has replaced it, which may have helped those that had begun with it.
+    has_given_up = _finished_at(failure) <= _finished_at(pod.status) + _GIVES_UP_WITHIN
+    return replace(pod, status=_counted(pod.status, replica)) if has_given_up else None
+
+
+def _counted(end: ReplicaStatus, replica: ReplicaState) -> ReplicaStatus:
+    """The end of an earlier pod, as that of its replica."""
+    return end.model_copy(update={"restarts": replica.status.restarts})
 
 
 def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
@@ -127,14 +157,20 @@ def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
 def _deletion(replica: ReplicaState) -> tuple[tuple[datetime, int], ReplicaStatus] | None:
     """When the deletion of a replica that was stopped was requested, as far as it is known, and how it ended."""
     pod, status = replica.newest, replica.status
-    if replica.replaced:
+    if pod and replica.before and _was_brief(pod):
         # Its controller has replaced it, and let the job fail nevertheless.
-        pod = replica.replaced
-        status = pod.status.model_copy(update={"restarts": status.restarts})
+        pod = replica.before
+        status = _counted(pod.status, replica)
     at = pod.asked_to_go_at if pod else replica.disrupted_at
     if at is None or status.reason != _STOPPED:
         return None
     return (at, pod.deletion_order if pod else 0), status
+
+
+def _was_brief(pod: PodState) -> bool:
+    """Whether it had hardly any time to run."""
+    asked = pod.asked_to_go_at
+    return asked - pod.created_at <= _BRIEF if asked else pod.status.started_at is None
 
 
 def taken_away(status: ReplicaStatus) -> ReplicaStatus:

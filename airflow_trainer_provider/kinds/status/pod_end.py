@@ -110,9 +110,10 @@ def _came_first(asked: datetime, pod: Manifest, end: ReplicaStatus) -> bool:
     if end.exit_code == 0:
         # Where its deletion is all that is known, it has succeeded.
         return was_running and asked <= end.finished_at
-    # Within the same second, a signal shows that the deletion came first. A container that its node has lost has not
-    # reported a failure.
-    is_stopped = end.signal in _STOP_SIGNALS or (was_running and end.reason == LOST_CONTAINER)
+    # Within the same second, the deletion came first where a signal shows that, or where the watch has seen the pod run
+    # after it. A container that its node has lost has not reported a failure.
+    was_seen = FIRST_DELETION in metadata
+    is_stopped = was_seen or end.signal in _STOP_SIGNALS or (was_running and end.reason == LOST_CONTAINER)
     return asked < end.finished_at or (asked == end.finished_at and is_stopped)
 
 

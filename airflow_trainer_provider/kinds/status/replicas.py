@@ -27,8 +27,6 @@ from airflow_trainer_provider.kinds.status.remade import (
 
 #: How soon a warning of a node about a new pod passes.
 _PASSES_WITHIN = timedelta(seconds=5)
-#: How soon a pod is deleted that a controller creates while it lets the job fail.
-_BRIEF = timedelta(seconds=10)
 #: Of a replica that has no pod, and that no controller starts.
 _PART_GONE = "its Job was deleted; whether it had succeeded is not known"
 
@@ -48,7 +46,7 @@ class ReplicaState:
     :param refused_at: when the cluster refused last what its newest pod waits for, as its status says it.
     :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
     :param has_succeeded: whether all containers of its newest pod exited with 0, whatever has ended it.
-    :param replaced: the pod before the newest, where that one had hardly any time to run.
+    :param before: the pod before the newest.
     :param job_set: the uid of that JobSet.
     :param remade: starts that the newest JobSet does not count: uid of a JobSet, or a Job, that was deleted and created
         again -> how often the replica was started again for that, and by that JobSet before.
@@ -63,7 +61,7 @@ class ReplicaState:
     attempt: int | None = None
     disrupted_at: datetime | None = None
     has_succeeded: bool = False
-    replaced: PodState | None = None
+    before: PodState | None = None
     tried_since: datetime | None = None
     refused_at: datetime | None = None
     job_set: str | None = None
@@ -129,19 +127,10 @@ def _replica(
         job_set=job_set_of(had[-1]),
         disrupted_at=newest.disrupted_at,
         has_succeeded=newest.has_succeeded,
-        replaced=_replaced(states),
+        before=states[-2] if len(states) > 1 else None,
         tried_since=_tried_since(states),
         remade=earlier + remade,
     )
-
-
-def _replaced(states: Sequence[PodState]) -> PodState | None:
-    if len(states) < 2:
-        return None
-    before, newest = states[-2:]
-    asked = newest.asked_to_go_at
-    is_brief = asked - newest.created_at <= _BRIEF if asked else newest.status.started_at is None
-    return before if is_brief else None
 
 
 def _is_complete(state: PodState) -> bool:

@@ -38,6 +38,14 @@ async def running(contract: Contract, handle: JobHandle) -> None:
     await contract.until(lambda: f"Training job {handle.name}: running." in contract.lines)
 
 
+def pod_of(contract: Contract, handle: JobHandle, replica: str) -> str:
+    """The name of a replica's pod."""
+    group, index = replica.rsplit("-", 1)
+    # The pods of a TrainJob are those of its step "node", and the launcher's has no index.
+    names = ["-launcher-"] if group == "launcher" else [f"-{group}-{index}", f"-node-0-{index}-"]
+    return next(pod for pod in contract.case.pods(handle) if any(name in pod for name in names))
+
+
 async def verdict(
     contract: Contract,
     job: JobPlan,

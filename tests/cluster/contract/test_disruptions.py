@@ -16,7 +16,7 @@ from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
 from airflow_trainer_provider.job.follow import follow
 from airflow_trainer_provider.job.status import JobPhase
-from tests.cluster.contract.jobs import running
+from tests.cluster.contract.jobs import pod_of, running
 from tests.cluster.network import NODE_NAME
 
 #: Runs until it is asked to end. Where a controller starts it again, that run is whole.
@@ -77,7 +77,7 @@ async def test_a_training_that_is_taken_away_and_exits_with_0_has_not_succeeded(
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
 
-    await asyncio.to_thread(take_away, how, _pod_of(contract, handle, contract.case.leader))
+    await asyncio.to_thread(take_away, how, pod_of(contract, handle, contract.case.leader))
     status = await following
 
     assert contract.noted("saved")
@@ -96,7 +96,7 @@ async def test_a_job_that_has_lost_a_worker_has_not_succeeded(contract, take_awa
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
 
-    await asyncio.to_thread(take_away, how, _pod_of(contract, handle, "worker-1"))
+    await asyncio.to_thread(take_away, how, pod_of(contract, handle, "worker-1"))
     await contract.until(lambda: contract.noted("saved"))
     # Longer than the clocks of nodes and controllers may differ.
     await asyncio.sleep(8)
@@ -119,7 +119,7 @@ async def test_who_loses_a_worker_that_was_taken_away_is_not_to_blame(contract, 
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
 
-    await asyncio.to_thread(take_away, how, _pod_of(contract, handle, "worker-1"))
+    await asyncio.to_thread(take_away, how, pod_of(contract, handle, "worker-1"))
 
     _failed_of_its_disruption(await following, handle, how, "worker-1")
 
@@ -135,7 +135,7 @@ async def test_a_replica_that_is_lost_for_good_holds_its_peers_for_a_minute(cont
     await running(contract, handle)
     await contract.until(lambda: len(list(contract.case.shared.glob("*-began"))) == 2)
 
-    await asyncio.to_thread(take_away, "evict", _pod_of(contract, handle, lost))
+    await asyncio.to_thread(take_away, "evict", pod_of(contract, handle, lost))
     await contract.until(lambda: contract.noted("saved"))
     began = time.monotonic()
     status = await following
@@ -157,7 +157,7 @@ async def test_who_takes_a_job_over_that_has_lost_a_replica_for_good_ends_it_too
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
     await contract.until(lambda: len(list(contract.case.shared.glob("*-began"))) == 2)
-    pod = _pod_of(contract, handle, lost)
+    pod = pod_of(contract, handle, lost)
 
     await asyncio.to_thread(take_away, "delete", pod)
     await contract.until(lambda: pod not in contract.case.pods(handle))
@@ -185,13 +185,6 @@ def _failed_of_its_disruption(status, handle, how, replica):
     expected = "Deleted" if how == "delete" else "EvictionByEvictionAPI"
     assert (status.phase, status.first_failed) == (JobPhase.FAILED, replica), status
     assert (diagnosis.reason, diagnosis.infrastructure, diagnosis.retry_can_help) == (expected, True, "yes")
-
-
-def _pod_of(contract, handle, replica):
-    group, index = replica.rsplit("-", 1)
-    # The pods of a TrainJob are those of its step "node", and the launcher's has no index.
-    names = ["-launcher-"] if group == "launcher" else [f"-{group}-{index}", f"-node-0-{index}-"]
-    return next(pod for pod in contract.case.pods(handle) if any(name in pod for name in names))
 
 
 async def _read_later(contract, handle):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from airflow_trainer_provider.errors import UnsupportedField
+from airflow_trainer_provider.frameworks import get_framework
+from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
 from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.conftest import ClusterCase
+from tests.cluster.contract.jobs import pod_of
 from tests.contract.conftest import Contract
 
 _RANKS = """
@@ -41,6 +45,11 @@ PidFile /tmp/sshd.pid
 StrictModes no
 UsePAM no
 UseDNS no
+"""
+#: Trains until it is stopped.
+_TRAINS = """
+note("began", os.uname().nodename)
+time.sleep(3600)
 """
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\ntrainee:x:5000:5000::/nowhere:/bin/sh\n"
 
@@ -174,8 +183,8 @@ async def test_the_mpi_operators_private_key_goes_too(operator_contract):
     await _has_a_secret_until_collected(operator_contract, job)
 
 
-def _operators_job(contract: Contract, snippet: str, **fields: Any) -> Any:
-    """A job of the MPI Operator whose launcher is the test's own, and not that of the contract."""
+def _mpirun_job(contract: Contract, snippet: str, **fields: Any) -> Any:
+    """A job whose ranks mpirun starts, unlike those of the contract on the MPI Operator."""
     case = contract.case
     plain = ClusterCase(case.backend, case.shared, case.access, case.namespace)
     return plain.job(snippet, **{"framework": "mpi", "env": {"TOKEN": "t"}, **fields})
@@ -186,7 +195,7 @@ async def test_the_mpi_operators_launcher_is_a_node_and_runs_as_the_user_whose_k
     (case.shared / "sshd_config").write_text(_SSHD_CONFIG)
     config = f"--from-file=sshd_config={case.shared / 'sshd_config'}"
     case.access.kubectl("create", "configmap", "sshd", config, f"--namespace={case.namespace}")
-    job = _operators_job(
+    job = _mpirun_job(
         operator_contract,
         _HOSTS,
         num_proc_per_node=2,
@@ -215,9 +224,28 @@ async def test_the_mpi_operator_writes_hydras_hostfile_and_all_its_hosts_answer(
     launcher = {"name": "none", "implementation": implementation}
 
     handle, status = await operator_contract.run(
-        _operators_job(operator_contract, snippet, num_proc_per_node=2, launcher=launcher)
+        _mpirun_job(operator_contract, snippet, num_proc_per_node=2, launcher=launcher)
     )
 
     assert status.phase is JobPhase.SUCCEEDED, operator_contract.lines
     hosts = [entry.partition(".")[0] + entry[entry.rindex(":") :] for entry in operator_contract.noted("hosts")]
     assert hosts == [f"{handle.name}-worker-{index}:2" for index in range(2)]
+
+
+@pytest.mark.parametrize("how", ["delete", "evict"])
+async def test_a_worker_that_is_taken_away_is_to_blame_and_not_the_launcher_that_loses_it(contract, how):
+    handle = await contract.submit(_mpirun_job(contract, _TRAINS))
+    following = asyncio.ensure_future(contract.end(handle))
+    await contract.until(lambda: len(contract.noted("began")) == 2)
+    pod, case = pod_of(contract, handle, "worker-1"), contract.case
+
+    if how == "evict":
+        await asyncio.to_thread(case.access.kubectl.evict, pod, case.namespace, grace=None)
+    else:
+        case.access.kubectl("delete", "pod", pod, f"--namespace={case.namespace}", "--wait=false")
+    status = await following
+
+    assert (status.phase, status.first_failed) == (JobPhase.FAILED, "worker-1"), (status, contract.lines)
+    diagnosis = diagnose(handle.name, get_framework("mpi"), status, [])
+    assert diagnosis.reason == ("Deleted" if how == "delete" else "EvictionByEvictionAPI")
+    assert (diagnosis.infrastructure, diagnosis.retry_can_help) == (True, "yes")

@@ -15,10 +15,10 @@ from airflow_trainer_provider.job.identity import Identity
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 from airflow_trainer_provider.local import logs
 from airflow_trainer_provider.local.backend import LocalBackend
-from airflow_trainer_provider.local.logs import LogReader, tail
+from airflow_trainer_provider.local.logs import LogReader, last_lines
 from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder
 from airflow_trainer_provider.spec import parse_spec
-from airflow_trainer_provider.text.printable import LONGEST_LINE, plain
+from airflow_trainer_provider.text.printable import LONGEST_LINE, LONGEST_LINE_BYTES, plain
 
 
 @pytest.fixture
@@ -247,13 +247,55 @@ def test_a_line_is_what_a_terminal_shows_in_the_end(line, text):
 
 def test_the_tail_of_a_log_is_its_last_lines_with_long_ones_cut(tmp_path):
     file = tmp_path / "log"
-    assert tail(file, 3) == []
-    file.write_bytes(b"")
-    assert tail(file, 3) == []
-    file.write_bytes(b"1\n2\n10%\r20%\nlast")
-    assert tail(file, 3) == ["2", "20%", "last"]
-    file.write_bytes(b"1\n" + b"x" * 100_000)
-    assert tail(file, 3) == ["1", f"{'x' * LONGEST_LINE} {CUT}"]
+
+    def tail(content, lines=3):
+        file.write_bytes(content)
+        return list(last_lines(file, lines))
+
+    assert list(last_lines(file, 3)) == []
+    assert tail(b"") == []
+    assert tail(b"1\n2\n10%\r20%\nlast") == ["2", "20%", "last"]
+    assert tail(b"1\n2\n\n") == ["1", "2", ""]
+    assert tail(b"1\n2\n", 1) == ["2"]
+    assert tail(b"1\n2\n", 0) == []
+    assert tail(b"1\n" + b"x" * 100_000) == ["1", f"{'x' * LONGEST_LINE} {CUT}"]
+
+
+_LONG = b"x" * 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        # A message that is longer than all that is read at once does not push out what comes before it.
+        (b"0\nTraceback:\nNo: " + _LONG + b"\n", ["Traceback:", f"No: {'x' * (LONGEST_LINE - 4)} {CUT}"]),
+        (_LONG + b"\n" + _LONG + b"\nend", [f"{'x' * LONGEST_LINE} {CUT}", "end"]),
+        # A bar of progress, and carriage returns where a line is read in parts.
+        (b"0\n1\n" + b"\r50%" * 1_000_000 + b"\rdone\r\n", ["1", "done"]),
+        (_LONG + b"\r" + b"\n1", [f"{'x' * LONGEST_LINE} {CUT}", "1"]),
+        (b"x" * (LONGEST_LINE_BYTES - 1) + b"\r\n1", [f"{'x' * LONGEST_LINE} {CUT}", "1"]),
+        (b"x" * (LONGEST_LINE_BYTES - 1) + b"\r\r2\n\n", ["2", ""]),
+        (_LONG + b"\r2\n1\n", ["2", "1"]),
+    ],
+    ids=["a long message", "two", "progress", "a return at the end", "apart", "overwritten", "overwritten later"],
+)
+def test_the_tail_of_a_log_holds_lines_of_any_length(tmp_path, content, lines):
+    file = tmp_path / "log"
+    file.write_bytes(content)
+
+    assert list(last_lines(file, 2)) == lines
+    assert list(last_lines(file))[-2:] == lines
+
+
+def test_the_tail_of_a_log_needs_no_more_memory_than_its_lines(tmp_path):
+    file = tmp_path / "log"
+    file.write_bytes(b"0\n" + b"y" * 64_000_000 + b"\n1\n")
+    tracemalloc.start()
+    try:
+        assert list(last_lines(file, 3))[0::2] == ["0", "1"]
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_folder_is_made_once_and_whole(folder, tmp_path):
@@ -330,10 +372,10 @@ def shown(folder):
 
 
 async def test_all_lines_are_shown_without_a_number_of_last_ones(folder, shown):
-    _write(folder, b"".join(b"%d\n" % number for number in range(3000)))
+    _write(folder, b"".join(b"%d\n" % number for number in range(300_000)))
 
-    assert await shown() == [f"[worker-0] {number}" for number in range(3000)]
-    assert await shown(tail=2) == ["[worker-0] 2998", "[worker-0] 2999"]
+    assert await shown() == [f"[worker-0] {number}" for number in range(300_000)]
+    assert await shown(tail=2) == ["[worker-0] 299998", "[worker-0] 299999"]
 
 
 async def test_one_replica_is_followed_alone(folder, shown):

@@ -18,6 +18,7 @@ from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION
 from airflow_trainer_provider.kinds.status.job_status import job_status
 
 _PODS = Path(__file__).parent / "pods"
+_GRACE = "deletionGracePeriodSeconds"
 _BEGIN = datetime(2026, 11, 21, 7, tzinfo=timezone.utc)
 
 
@@ -664,6 +665,51 @@ def test_who_was_taken_away_long_before_is_to_blame_only_where_its_peer_says_so(
 
     for taken in (polite("worker-1", (5, 20), 10), evicted("worker-1", (5, 20), 10)):
         assert status(lost, taken, controller=FAILED).first_failed == f"worker-{culprit}"
+
+
+@pytest.mark.parametrize(
+    ("began", "failed", "said", "culprit"),
+    [
+        (5, 15, "ValueError: no", "worker-1"),
+        (5, 600, "ORTE has lost communication with a remote daemon.", "worker-1"),
+        (5, 600, "Connection to worker-1 closed by remote host.", "worker-1"),
+        # It has gone on with the new pod for a while.
+        (5, 600, "ValueError: no", "worker-0"),
+        (5, 3600, "Connection refused", "worker-0"),
+        # It failed before, or began with the new pod.
+        (5, 10, "ValueError: no", "worker-0"),
+        (12, 15, "Connection refused", "worker-0"),
+    ],
+)
+@pytest.mark.parametrize("newest", [running("worker-1", 13, created=12), created("worker-1", created=12)])
+def test_who_was_taken_away_is_to_blame_though_a_new_pod_has_taken_its_place(newest, began, failed, said, culprit):
+    lost = pod("exit-3", "worker-0", ran=(began, failed), message=said)
+    gone = [
+        pod("deleted", "worker-1", ran=(5, 11), asked=10),
+        polite("worker-1", (5, 11), 10),
+        evicted("worker-1", (5, 11), 10),
+    ]
+
+    for taken in gone:
+        found = status(lost, newest, gone=[taken], controller=FAILED)
+        assert found.first_failed == culprit
+        if culprit == "worker-1":
+            assert found.reason in ("Deleted", "EvictionByEvictionAPI")
+
+    elastic = {"annotations": {labels.ELASTIC: "true"}}
+    assert status(lost, newest, gone=gone[:1], controller=FAILED, main=elastic).first_failed == "worker-0"
+
+
+@pytest.mark.parametrize(("said", "culprit"), [("ValueError: no", "worker-0"), ("Broken pipe", "worker-1")])
+def test_in_the_second_of_a_deletion_who_says_that_it_lost_its_peer_did_not_fail_first(said, culprit):
+    failed = pod("exit-3", "worker-0", ran=(5, 10), message=said)
+    # The server of ssh ends so, in a worker of MPI.
+    asked = pod("exit-3", "worker-1", ran=(5, 10), asked=10, exitCode=255, message="")
+    asked["metadata"][FIRST_DELETION] = {key: asked["metadata"][key] for key in ("deletionTimestamp", _GRACE)}
+
+    found = status(failed, asked, controller=FAILED)
+
+    assert (found.first_failed, found.reason) == (culprit, "Deleted" if culprit == "worker-1" else "Error")
 
 
 def test_an_elastic_job_goes_on_without_who_was_evicted():

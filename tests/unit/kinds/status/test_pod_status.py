@@ -249,11 +249,14 @@ def test_a_pod_that_failed_before_it_was_deleted_was_not_stopped(finished, reaso
     assert _read(manifest).status.reason == reason
 
 
-def test_in_the_second_of_the_deletion_an_exit_code_is_the_replicas_own():
+def test_in_the_second_of_the_deletion_an_exit_code_is_the_replicas_own_unless_it_ran_on():
     manifest = _terminated("deleted", finishedAt="2026-11-21T06:58:41Z", exitCode=1)
     manifest["metadata"] |= {"deletionTimestamp": "2026-11-21T06:59:11Z", "deletionGracePeriodSeconds": 30}
 
     assert _read(manifest).status.reason == "Error"
+    # The watch has seen the pod run after the deletion.
+    manifest["metadata"][FIRST_DELETION] = dict(manifest["metadata"])
+    assert _read(manifest).status.reason == "Stopped"
 
 
 _ASKED = {"deletionTimestamp": "2026-11-21T06:58:11Z", "deletionGracePeriodSeconds": 30}
