@@ -88,7 +88,8 @@ class Settings:
             yield from self._of_replicas(roles, setting, rest)
         else:
             yield from direct_settings(self._job.spec, path)
-        there = pod_path(path)
+        # The pods of all roles have it.
+        there = pod_path((setting, *rest))
         if there is not None and path[0] != "pod_template":
             yield from self._of_pods(there)
 

@@ -45,8 +45,8 @@ class ManifestSettings:
             yield from self._nodes()
         elif path == ("run_policy", "backoff_limit"):
             yield from self._restarts()
-        elif pod_path(path) is not None:
-            yield from self._in_pods(pod_path(path) or ())
+        elif (there := pod_path(_of_role(path)[1])) is not None:
+            yield from self._in_pods(there, _of_role(path)[0])
         elif path[0] in ManifestSpec.model_fields:
             yield from direct_settings(self._job.spec, path)
         else:
@@ -77,8 +77,8 @@ class ManifestSettings:
         more = amount(only_value(self._object, restarts.elastic)) if restarts.elastic else None
         yield Setting(_text(restarts.path), int(count - restarts.extra - (more or 0)), is_given=True)
 
-    def _in_pods(self, path: FieldPath) -> Iterator[Setting]:
-        for pod in pods_of(self._target, self._object):
+    def _in_pods(self, path: FieldPath, role: str) -> Iterator[Setting]:
+        for pod in pods_of(self._target, self._object, role):
             found = [*values_at(pod.spec, path)]
             for below, value in found:
                 yield setting_of(_text((*pod.place, *below)), value, is_node=pod.is_whole)
@@ -86,7 +86,7 @@ class ManifestSettings:
                 yield setting_of(_text((*pod.place, *path)), None)
 
     def _in_containers(self, path: FieldPath) -> Iterator[Setting]:
-        role, path = (path[1], path[2:]) if path[0] == "replicas" and len(path) > 2 else (ANY, path)
+        role, path = _of_role(path)
         setting = "resources" if path[0] == "resources_per_node" else path[0]
         rest = resource_path(path[1:]) if setting == "resources" else path[1:]
         for pod in pods_of(self._target, self._object, role):
@@ -105,6 +105,11 @@ class ManifestSettings:
         if isinstance(trainer, Mapping):
             given = {**trainer, "resources": trainer.get("resourcesPerNode")}
             yield from _of_container(place, given, setting, rest, is_node=False)
+
+
+def _of_role(path: FieldPath) -> tuple[str, FieldPath]:
+    """The role that a path is about, and the path of the setting."""
+    return (path[1], path[2:]) if path[0] == "replicas" and len(path) > 2 else (ANY, path)
 
 
 def _of_container(

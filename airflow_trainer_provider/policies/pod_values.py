@@ -11,32 +11,63 @@ from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 from airflow_trainer_provider.spec.values.devices import NVIDIA, counts_of
 from airflow_trainer_provider.spec.values.plain import Place
 
-#: Field of a spec, or the beginning of its path -> the path in a pod's spec that says the same.
+#: Field of a spec, or the beginning of its path -> the path in a pod's spec that says the same. The first that fits
+#: counts.
 POD_FIELDS: Mapping[FieldPath, FieldPath] = {
     ("scheduling", "node_selector"): ("nodeSelector",),
     ("scheduling", "priority_class"): ("priorityClassName",),
     ("scheduling", "scheduler_name"): ("schedulerName",),
+    ("scheduling", "tolerations", "*", "seconds"): ("tolerations", "*", "tolerationSeconds"),
+    ("scheduling", "tolerations"): ("tolerations",),
     ("run_policy", "grace_period_seconds"): ("terminationGracePeriodSeconds",),
     ("pod", "service_account"): ("serviceAccountName",),
     ("pod", "security", "run_as_user"): ("securityContext", "runAsUser"),
     ("pod", "security", "run_as_group"): ("securityContext", "runAsGroup"),
+    ("pod", "security", "supplemental_groups"): ("securityContext", "supplementalGroups"),
     ("pod", "security", "fs_group"): ("securityContext", "fsGroup"),
+    ("pod", "image_pull", "secrets", "*"): ("imagePullSecrets", "*", "name"),
+    ("pod", "image_pull", "secrets"): ("imagePullSecrets",),
     ("volumes", "*", "host_path"): ("volumes", "*", "hostPath", "path"),
     ("volumes", "*", "nfs"): ("volumes", "*", "nfs"),
 }
+#: The same, of what the provider puts into pods for other fields too: a pod does not say for which.
+_SHARED_FIELDS: Mapping[FieldPath, FieldPath] = {
+    ("volumes", "*", "claim"): ("volumes", "*", "persistentVolumeClaim", "claimName"),
+    ("volumes", "*", "secret", "name"): ("volumes", "*", "secret", "secretName"),
+    ("volumes", "*", "secret"): ("volumes", "*", "secret"),
+    ("volumes", "*", "config_map"): ("volumes", "*", "configMap"),
+    ("volumes", "*", "empty_dir", "size"): ("volumes", "*", "emptyDir", "sizeLimit"),
+}
+_TEMPLATE_FIELDS = {**POD_FIELDS, **_SHARED_FIELDS}
 #: Setting of a replica -> the field of a container that says the same, where both are of one form.
 CONTAINER_FIELDS = {"image": "image", "command": "command", "args": "args", "working_dir": "workingDir"}
 _SPEC = "pod_template.spec"
 
 
 def pod_path(path: FieldPath) -> FieldPath | None:
-    """The path in a pod's spec of what a field of a spec says; None where no field of a pod says the same.
+    """The path in the spec of a ``pod_template``, or of a manifest's pods, of what a field of a spec says.
+
+    None where no field of a pod says the same.
 
     :param path: of the field.
     """
+    return path if path == ("volumes",) else _below(path, _TEMPLATE_FIELDS)
+
+
+def rendered_path(path: FieldPath) -> FieldPath | None:
+    """The path in the spec of any pod, also of those that the provider renders.
+
+    None, too, where such a pod has what the provider puts there for other fields.
+
+    :param path: of the field.
+    """
+    return _below(path, POD_FIELDS)
+
+
+def _below(path: FieldPath, fields: Mapping[FieldPath, FieldPath]) -> FieldPath | None:
     if path[:2] == ("pod_template", "spec"):
         return path[2:]
-    for begin, there in POD_FIELDS.items():
+    for begin, there in fields.items():
         if path[: len(begin)] == begin:
             return (*there, *path[len(begin) :])
     return None
@@ -101,12 +132,17 @@ def own_field(path: FieldPath) -> str | None:
     there = path[2:]
     if there[:1] in (("containers",), ("initContainers",)):
         return "image, working_dir, env.NAME or resources_per_node, which count for all containers"
-    for begin, known in POD_FIELDS.items():
-        if known[: len(there)] == there or there[: len(known)] == known:
-            return ".".join(begin) + "".join(
-                f"['{part}']" if "." in part else f".{part}" for part in there[len(known) :]
-            )
-    return None
+    around = [each for each in _TEMPLATE_FIELDS.items() if there[: len(each[1])] == each[1]]
+    within = [each for each in _TEMPLATE_FIELDS.items() if each[1][: len(there)] == there]
+    if not around and not within:
+        return None
+    begin, known = max(around, key=_depth) if around else min(within, key=_depth)
+    rest = there[len(known) :]
+    return ".".join(begin) + "".join(f"['{part}']" if "." in part else f".{part}" for part in rest)
+
+
+def _depth(field: tuple[FieldPath, FieldPath]) -> int:
+    return len(field[1])
 
 
 def training_container(template: Mapping[str, Any] | None, names: Sequence[str]) -> Mapping[str, Any]:

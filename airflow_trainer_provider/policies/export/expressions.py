@@ -9,7 +9,7 @@ from airflow_trainer_provider.policies.export.checks import NotExported, check, 
 from airflow_trainer_provider.policies.export.containers import in_containers
 from airflow_trainer_provider.policies.export.pods import in_pods
 from airflow_trainer_provider.policies.field_path import ANY, FieldPath
-from airflow_trainer_provider.policies.pod_values import pod_path
+from airflow_trainer_provider.policies.pod_values import pod_path, rendered_path
 from airflow_trainer_provider.policies.policy import Rule, complaints, is_locked_to
 from airflow_trainer_provider.policies.targets import Target, replica_type
 
@@ -31,9 +31,11 @@ def expressions(rule: Rule, kind: str, target: Target) -> list[str]:
         return [demand(rule, kind, cel.optional("object", target.fields[path]))]
     if path in _SPECIAL:
         return _SPECIAL[path](rule, kind, target)
-    in_pod = pod_path(path)
+    in_pod = rendered_path(path)
     if in_pod is not None:
         return in_pods(rule, kind, target, in_pod)
+    if pod_path(path) is not None:
+        raise NotExported("the pods have some that the provider adds")
     role, setting = _setting(path)
     if role is not None and setting == ("replicas",):
         return _replicas(rule, kind, target, role)

@@ -356,6 +356,33 @@ def container(name, **fields):
             id="a field of each item",
         ),
         pytest.param(
+            {"field": "volumes.*.claim", "allowed": ["models"]},
+            {
+                "volumes": [{"mount_path": "/x", "claim": "models"}],
+                "pod_template": {"spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "b"}}]}},
+            },
+            [("pod_template.spec.volumes[0].persistentVolumeClaim.claimName", "b", "one of models")],
+            id="a claim that only the pods' template has",
+        ),
+        pytest.param(
+            {"field": "replicas.*.volumes", "forbidden": True},
+            {"pod_template": {"spec": {"volumes": [{"name": "a", "emptyDir": {}}]}}},
+            [("pod_template.spec.volumes", [{"name": "a", "emptyDir": {}}], "no value")],
+            id="volumes that only the pods' template has",
+        ),
+        pytest.param(
+            {"field": "scheduling.tolerations.*.seconds", "max": 60},
+            {"pod_template": {"spec": {"tolerations": [{"operator": "Exists", "tolerationSeconds": 61}]}}},
+            [("pod_template.spec.tolerations[0].tolerationSeconds", 61, "at most 60")],
+            id="a toleration that only the pods' template has",
+        ),
+        pytest.param(
+            {"field": "replicas.worker.scheduling.tolerations", "forbidden": True},
+            {"pod_template": {"spec": {"tolerations": [{"operator": "Exists"}]}}},
+            [("pod_template.spec.tolerations", [{"operator": "Exists"}], "no value")],
+            id="of one role, and so of the template of all pods",
+        ),
+        pytest.param(
             {"field": "scheduling.priority_class", "pattern": "batch-.*"},
             {"scheduling": {"priority_class": "serving"}, "replicas": {"worker": {"scheduling": {}}}},
             [("scheduling.priority_class", "serving", "text that matches batch-.*")],

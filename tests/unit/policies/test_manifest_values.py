@@ -103,6 +103,11 @@ WORKER = "manifest.spec.pytorchReplicaSpecs.Worker.template.spec"
             ],
         ),
         (
+            pytorch(volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]),
+            {"field": "replicas.worker.volumes.*.secret.name", "allowed": ["ours"]},
+            [(f"{WORKER}.volumes[0].secret.secretName", "theirs", "one of ours")],
+        ),
+        (
             pytorch(priorityClassName="serving"),
             {"field": "scheduling.priority_class", "allowed": ["batch"]},
             [

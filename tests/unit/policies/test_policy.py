@@ -73,6 +73,21 @@ def test_policies_are_read_in_the_order_of_their_names(tmp_path):
             "Write scheduling.node_selector['a.b/pool'].",
         ),
         ([rule(field="pod_template.spec.volumes.*.hostPath", forbidden=True)], "rules[0].field", "volumes.*.host_path"),
+        (
+            [rule(field="pod_template.spec.tolerations", forbidden=True)],
+            "rules[0].field",
+            "Write scheduling.tolerations.",
+        ),
+        (
+            [rule(field="pod_template.spec.tolerations.*.key", allowed=["a"])],
+            "rules[0].field",
+            "Write scheduling.tolerations.*.key.",
+        ),
+        (
+            [rule(field="pod_template.spec.volumes.*.secret.secretName", allowed=["a"])],
+            "rules[0].field",
+            "Write volumes.*.secret.name.",
+        ),
         ([rule(field="pod_template.spec.containers.*.image", required=True)], "rules[0].field", "Write image"),
         ([rule(step=0)], "rules[0].step", "more than 0"),
         ([rule(step=-2)], "rules[0].step", "more than 0"),
