@@ -1,4 +1,4 @@
-"""Each claim of README and of the how-tos names tests that are there."""
+"""Each claim of README and of the how-tos, and each defect of the real world, names tests that are there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests.unit.named_tests import ROOT, problem
 
 TEXT = (ROOT / "docs" / "contributing" / "claims.md").read_text()
+DEFECTS = (ROOT / "docs" / "contributing" / "real-world.md").read_text()
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "how-to").glob("*.md")))]
 
 
@@ -24,9 +25,16 @@ def rows():
     return found
 
 
+def defects():
+    """Number, case, what a user saw, what the provider does now, and the cell with the tests, of each defect."""
+    found = [line for line in DEFECTS.splitlines() if re.match(r"\| [AK]\d", line)]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in found]
+
+
 def named():
-    """The tests of all rows."""
-    return sorted({test for _, _, tests in rows() for test in re.findall(r"`([^`]+)`", tests)})
+    """The tests of all rows, of both pages."""
+    cells = [row[-1] for row in (*rows(), *defects())]
+    return sorted({test for cell in cells for test in re.findall(r"`([^`]+)`", cell)})
 
 
 @pytest.mark.parametrize("node_id", named())
@@ -37,6 +45,13 @@ def test_a_test_that_is_named_is_there(node_id):
 
 def test_each_row_has_a_claim_and_a_test():
     assert [row for row in rows() if not row[1] or not re.search(r"`tests/", row[2])] == []
+
+
+def test_each_defect_has_a_row_and_first_a_test_on_a_real_cluster_or_airflow():
+    assert [row[0] for row in defects()] == [f"K{at}" for at in range(1, 17)] + [f"A{at}" for at in range(1, 11)]
+    assert [row for row in defects() if len(row) != 5 or not all(row)] == []
+    first = {"K": "`tests/cluster/", "A": ("`tests/airflow/", "`tests/cluster/airflow/")}
+    assert [row[0] for row in defects() if not row[-1].startswith(first[row[0][0]])] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
