@@ -443,12 +443,7 @@ class ContainerLog:
         :return: False where another pod has its name.
         """
         metadata = self._pod.manifest["metadata"]
-        try:
-            found = await self._client.get(PODS, metadata["namespace"], metadata["name"])
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            found = None
+        found = await self._client.get_or_none(PODS, metadata["namespace"], metadata["name"])
         self._is_in_doubt = False
         is_other = found is not None and found["metadata"]["uid"] != self._pod.uid
         if found is None or is_other:

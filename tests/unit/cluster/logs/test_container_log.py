@@ -30,7 +30,7 @@ class Client:
     async def ready(self):
         return 200
 
-    async def get(self, resource, namespace, name):
+    async def get_or_none(self, resource, namespace, name):
         return running(name).manifest
 
     async def log_blocks(self, namespace, pod, container, **_):

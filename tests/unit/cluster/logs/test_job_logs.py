@@ -190,13 +190,10 @@ class Cluster:
     async def ready(self):
         return 200
 
-    async def get(self, resource, namespace, name):
+    async def get_or_none(self, resource, namespace, name):
         self.looks += 1
         await asyncio.sleep(0)
-        for pod in self.pods:
-            if pod.name == name:
-                return pod.manifest()
-        raise ApiError("no such pod", status=404)
+        return next((pod.manifest() for pod in self.pods if pod.name == name), None)
 
     async def logs(self, namespace, pod, container, **options):
         async with aclosing(self.log_blocks(namespace, pod, container, **options)) as blocks:
@@ -847,7 +844,7 @@ async def test_a_reader_that_swallows_its_cancellation_is_not_waited_for_without
     """As ``asyncio.wait_for()`` of Python 3.10 and 3.11 does in a library, now and then."""
     monkeypatch.setattr(timeouts, "_AGAIN_SECONDS", 0.01)
 
-    async def get(*_):
+    async def get_or_none(*_):
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         await asyncio.Event().wait()
@@ -857,7 +854,7 @@ async def test_a_reader_that_swallows_its_cancellation_is_not_waited_for_without
         pod.start()
         pod.write("one")
         await reader.has(1)
-        cluster.get = get
+        cluster.get_or_none = get_or_none
         # The watch does not say so, and a look at the pod is not answered.
         pod.end(notify=False)
         reader.ended.set()

@@ -253,13 +253,11 @@ class Nodes:
         await asyncio.sleep(self.saves)
         self.annotations.setdefault(name, {}).update(patch["metadata"]["annotations"])
 
-    async def get(self, resource: object, namespace: str, name: str) -> dict[str, Any]:
-        """Read a pod."""
+    async def get_or_none(self, resource: object, namespace: str, name: str) -> dict[str, Any] | None:
+        """Read a pod; None where there is none."""
         await asyncio.sleep(1 / 64)
         pod = self._find(name)
-        if pod is None:
-            raise ApiError(f'pods "{name}" not found', status=404)
-        return pod.manifest()
+        return pod.manifest() if pod else None
 
     def _count(self, pod: Pod, container: str) -> None:
         pod.requests[container] += 1
