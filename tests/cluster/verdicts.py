@@ -27,17 +27,17 @@ PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 _HEAD = """\
 # Verdicts on a cluster
 
-What a task says of a failed job, and whether a retry can help. `make verdicts` writes this page: it lets jobs fail on a
-real cluster, in each of these ways on each backend, and records the verdicts. What each reason means for the
-next try, and those that cannot be shown so: {doc}`errors`.
+This page shows the verdicts of tasks on failed jobs, and whether a retry can help. `make verdicts` writes it: it makes
+jobs fail on a real cluster in each of these ways on each backend, and records the verdicts. {doc}`errors` describes
+what each reason means for the next try, and lists the reasons that this method cannot show.
 
 - `JOB`, `NAMESPACE` and `ADDRESS` are placeholders for values that differ in each run.
-- In the task's log the traceback, or the last lines, follow.
-- `training-operator` is missing where a pod is evicted or deleted. What the operator sees first is chance: that the pod
-  is to go, and the job fails as on the other backends; or that there is no pod, and it creates another one, in which
-  the training begins again.
-- `it was lost or ended` is one of two: `ended by SIGTERM`, or `lost` where the pod was gone before its end was seen.
-- On `mpi-operator` the launcher alone runs what fails.
+- In the task's log, the traceback or the last lines follow the verdict.
+- `training-operator` has no row for evicted and deleted pods, because its result varies. If the operator first sees
+  that the pod is terminating, the job fails as on the other backends. If the operator first sees that the pod is
+  missing, it creates another pod, in which the training starts again.
+- `it was lost or ended` is either `ended by SIGTERM`, or `lost` if the pod disappeared before the provider saw its end.
+- On `mpi-operator`, only the launcher runs the failing command.
 
 """
 #: What separates two cells.
