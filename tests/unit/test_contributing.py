@@ -1,4 +1,4 @@
-"""The diffs that CONTRIBUTING shows as recipes are those of the files."""
+"""The diffs that CONTRIBUTING shows as recipes are those of the files; pages show the layers that the contract has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ from tests.unit.named_tests import ROOT
 
 _PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 _DIFFS = re.findall(r"^```diff\n(.*?)^```$", _PAGE, re.DOTALL | re.MULTILINE)
+
+
+#: Of the package, from the top.
+_LAYERS = re.findall(
+    r'"(.*)"',
+    re.search(
+        r'^containers = \["airflow_trainer_provider"\]\n.*?^layers = \[(.*?)^\]',
+        (ROOT / "pyproject.toml").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )[1],
+)
 
 
 def _files():
@@ -63,3 +74,21 @@ def test_no_module_asks_which_framework_it_is():
 
     assert len(modules) > 300
     assert [str(each) for each in modules if question.search(each.read_text())] == []
+
+
+def test_the_layers_are_those_of_the_contract():
+    assert " > ".join(_LAYERS) in " ".join(_PAGE.split())
+
+
+def test_no_layer_of_the_diagram_is_above_one_that_may_import_it():
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    diagram = re.search(r"^```{layers} .*?\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[1]
+    ranks = {name: rank for rank, layer in enumerate(_LAYERS) for name in layer.split(" | ")}
+    shown = [
+        re.findall(r"^  (\w+): ", layer, re.MULTILINE) for layer in re.split(r"^(?=\S)", diagram, flags=re.MULTILINE)
+    ]
+    rows = [[ranks[name] for name in names] for names in shown if names]
+
+    assert len(rows) > 5
+    for upper, lower in zip(rows, rows[1:], strict=False):
+        assert max(upper) <= min(lower), diagram
