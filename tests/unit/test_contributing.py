@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -90,5 +91,5 @@ def test_no_layer_of_the_diagram_is_above_one_that_may_import_it():
     rows = [[ranks[name] for name in names] for names in shown if names]
 
     assert len(rows) > 5
-    for upper, lower in zip(rows, rows[1:], strict=False):
+    for upper, lower in itertools.pairwise(rows):
         assert max(upper) <= min(lower), diagram
