@@ -276,8 +276,18 @@ _LONG = b"x" * 3_000_000
         (b"x" * (LONGEST_LINE_BYTES - 1) + b"\r\n1", [f"{'x' * LONGEST_LINE} {CUT}", "1"]),
         (b"x" * (LONGEST_LINE_BYTES - 1) + b"\r\r2\n\n", ["2", ""]),
         (_LONG + b"\r2\n1\n", ["2", "1"]),
+        (b"x" * (3 * LONGEST_LINE_BYTES - 1) + b"\r2\n1\n", ["2", "1"]),
     ],
-    ids=["a long message", "two", "progress", "a return at the end", "apart", "overwritten", "overwritten later"],
+    ids=[
+        "a long message",
+        "two",
+        "progress",
+        "a return at the end",
+        "apart",
+        "overwritten",
+        "overwritten later",
+        "overwritten apart",
+    ],
 )
 def test_the_tail_of_a_log_holds_lines_of_any_length(tmp_path, content, lines):
     file = tmp_path / "log"

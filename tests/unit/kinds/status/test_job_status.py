@@ -700,16 +700,32 @@ def test_who_was_taken_away_is_to_blame_though_a_new_pod_has_taken_its_place(new
     assert status(lost, newest, gone=gone[:1], controller=FAILED, main=elastic).first_failed == "worker-0"
 
 
-@pytest.mark.parametrize(("said", "culprit"), [("ValueError: no", "worker-0"), ("Broken pipe", "worker-1")])
-def test_in_the_second_of_a_deletion_who_says_that_it_lost_its_peer_did_not_fail_first(said, culprit):
-    failed = pod("exit-3", "worker-0", ran=(5, 10), message=said)
+def _deleted_with_exit_code():
     # The server of ssh ends so, in a worker of MPI.
     asked = pod("exit-3", "worker-1", ran=(5, 10), asked=10, exitCode=255, message="")
     asked["metadata"][FIRST_DELETION] = {key: asked["metadata"][key] for key in ("deletionTimestamp", _GRACE)}
+    return asked
 
-    found = status(failed, asked, controller=FAILED)
 
-    assert (found.first_failed, found.reason) == (culprit, "Deleted" if culprit == "worker-1" else "Error")
+def _evicted_with_exit_code():
+    manifest = pod("evicted-api", "worker-1", ran=(5, 10), exitCode=3)
+    for each in manifest["status"]["conditions"]:
+        each["lastTransitionTime"] = _text(10)
+    return manifest
+
+
+@pytest.mark.parametrize(("said", "culprit"), [("ValueError: no", "worker-0"), ("Broken pipe", "worker-1")])
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [(_deleted_with_exit_code(), "Deleted"), (_evicted_with_exit_code(), "EvictionByEvictionAPI")],
+    ids=["deleted", "evicted"],
+)
+def test_in_the_second_of_a_deletion_who_says_that_it_lost_its_peer_did_not_fail_first(taken, reason, said, culprit):
+    failed = pod("exit-3", "worker-0", ran=(5, 10), message=said)
+
+    found = status(failed, taken, controller=FAILED)
+
+    assert (found.first_failed, found.reason) == (culprit, reason if culprit == "worker-1" else "Error")
 
 
 def test_an_elastic_job_goes_on_without_who_was_evicted():
