@@ -45,7 +45,7 @@ _TURNS = (
     ),
     ("tests/airflow/",),
     ("tests/cluster/airflow/",),
-    ("tests/cluster/test_job_kinds.py", "tests/cluster/test_smoke.py"),
+    ("tests/cluster/test_job_kinds.py", "tests/cluster/test_job_manifests.py"),
 )
 
 

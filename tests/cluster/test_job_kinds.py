@@ -66,7 +66,9 @@ class Run:
         renderer = self.kind.renderer
         renderer.check(job)
         where = f"--namespace={self.namespace}"
-        self.cluster.kubectl("create", "configmap", "scripts", where, f"--from-file={HERE / 'smoke' / 'scripts'}")
+        self.cluster.kubectl(
+            "create", "configmap", "scripts", where, f"--from-file={HERE / 'job_manifests' / 'scripts'}"
+        )
         self.cluster.kubectl.apply([renderer.render(job, meta_of(job, IDENTITY, "train"), Facts()).main], where)
 
     def until(self, *phases: JobPhase | None, running: bool = False) -> tuple[Manifest, ControllerStatus]:

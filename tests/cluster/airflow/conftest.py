@@ -70,7 +70,7 @@ def session_namespace(any_cluster: Access) -> Iterator[str]:
     name = f"trainer-test-airflow-{uuid.uuid4().hex[:6]}"
     kubectl, where = any_cluster.kubectl, f"--namespace={name}"
     kubectl("create", "namespace", name)
-    files = [f"--from-file={HERE / 'smoke' / 'scripts'}", f"--from-file={SCRIPT}"]
+    files = [f"--from-file={HERE / 'job_manifests' / 'scripts'}", f"--from-file={SCRIPT}"]
     kubectl("create", "configmap", "scripts", where, *files)
     kubectl.apply(airflows_accounts(name), where)
     yield name

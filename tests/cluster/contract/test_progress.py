@@ -15,7 +15,7 @@ from tests.contract.test_progress import *  # noqa: F403
 async def test_progress_and_metrics(contract):
     if contract.backend.name != "trainer":
         pytest.skip("only Kubeflow Trainer has a place for it")
-    script = (HERE / "smoke" / "scripts" / "report_progress.py").read_text()
+    script = (HERE / "job_manifests" / "scripts" / "report_progress.py").read_text()
 
     handle = await contract.submit(contract.case.job(f'{script}\nwait_for("go")', nodes=1))
     following = asyncio.ensure_future(contract.end(handle))

@@ -85,7 +85,7 @@ def strict(cluster, namespace):
     cluster.kubectl.apply(_OBJECTS, where)
     counted = "--for=jsonpath={.status.hard.limits\\.cpu}=80"
     cluster.kubectl("wait", counted, "quota/asks", where, "--timeout=170s")
-    cluster.kubectl("create", "configmap", "scripts", where, f"--from-file={HERE / 'smoke' / 'scripts'}")
+    cluster.kubectl("create", "configmap", "scripts", where, f"--from-file={HERE / 'job_manifests' / 'scripts'}")
     run = f"run probe --image={_TINY} {where} --dry-run=server --output=json".split()
     wait_for(lambda: len(json.loads(cluster.kubectl(*run))["spec"]["containers"]) == 2, "the policy", seconds=60)
     cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")

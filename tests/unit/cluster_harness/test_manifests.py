@@ -15,10 +15,10 @@ from tests.cluster.profiles import PROFILES, Controller
 _WITHOUT_IMAGES = {
     "manifests/coscheduler.yaml",
     "manifests/kueue.yaml",
-    "smoke/trainjob-mpi.yaml",
-    "smoke/trainjob-progress.yaml",
-    "smoke/trainjob-torch.yaml",
-    "smoke/trainjob-xgboost.yaml",
+    "job_manifests/trainjob-mpi.yaml",
+    "job_manifests/trainjob-progress.yaml",
+    "job_manifests/trainjob-torch.yaml",
+    "job_manifests/trainjob-xgboost.yaml",
 }
 _CONTROLLER = Controller("it", "config/default", "it-system", "it", args=("--image={tiny}",))
 
@@ -90,7 +90,7 @@ def test_files_of_profiles_exist(profile):
 
 @pytest.mark.parametrize(
     "path",
-    sorted([*(HERE / "smoke").glob("*.yaml"), *(HERE / "manifests").glob("[!i]*.yaml")]),
+    sorted([*(HERE / "job_manifests").glob("*.yaml"), *(HERE / "manifests").glob("[!i]*.yaml")]),
     ids=lambda path: path.name,
 )
 def test_images_are_local(path):

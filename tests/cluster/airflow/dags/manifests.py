@@ -9,9 +9,9 @@ from airflow.sdk import DAG
 
 from airflow_trainer_provider import TrainJobOperator, TrainJobSensor
 
-SMOKE = Path(__file__).parents[2] / "smoke"
+JOB_MANIFESTS = Path(__file__).parents[2] / "job_manifests"
 #: With a variable that makes the script write its result. All replicas share one template.
-PYTORCHJOB = yaml.safe_load((SMOKE / "pytorchjob.yaml").read_text())
+PYTORCHJOB = yaml.safe_load((JOB_MANIFESTS / "pytorchjob.yaml").read_text())
 PYTORCHJOB["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["env"].append(
     {"name": "TRAINER_RESULT_PATH", "value": "/dev/termination-log"}
 )
@@ -49,7 +49,7 @@ for how in ("waiting", "deferred"):
             f"brought_{kind}_{how}",
             schedule=None,
             params={"namespace": "default", "backend": "", "word": "line"},
-            template_searchpath=[str(SMOKE)],
+            template_searchpath=[str(JOB_MANIFESTS)],
         ):
             TrainJobOperator(
                 task_id="train",

@@ -12,12 +12,12 @@ from tests.cluster.access import Access
 from tests.cluster.jobs import conditions, wait_for_success, wait_until
 from tests.cluster.paths import HERE
 
-_SMOKE = HERE / "smoke"
+_MANIFESTS = HERE / "job_manifests"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A manifest whose object ``smoke`` must succeed."""
+    """A manifest whose object ``training`` must succeed."""
 
     title: str
     file: str
@@ -42,8 +42,8 @@ _CASES = [
 
 def _create(cluster: Access, namespace: str, file: str) -> None:
     where = f"--namespace={namespace}"
-    cluster.kubectl("create", "configmap", "scripts", where, f"--from-file={_SMOKE / 'scripts'}")
-    cluster.kubectl.apply(list(yaml.safe_load_all((_SMOKE / file).read_text())), where)
+    cluster.kubectl("create", "configmap", "scripts", where, f"--from-file={_MANIFESTS / 'scripts'}")
+    cluster.kubectl.apply(list(yaml.safe_load_all((_MANIFESTS / file).read_text())), where)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def _create(cluster: Access, namespace: str, file: str) -> None:
 def test_job_succeeds(case, cluster, namespace, record_time):
     started = time.monotonic()
     _create(cluster, namespace, case.file)
-    wait_for_success(cluster.kubectl, case.resource, "smoke", namespace)
+    wait_for_success(cluster.kubectl, case.resource, "training", namespace)
     record_time(case.title, time.monotonic() - started)
 
 
 def test_train_job_reports_progress(cluster, namespace, record_time):
     started = time.monotonic()
     _create(cluster, namespace, "trainjob-progress.yaml")
-    job = wait_for_success(cluster.kubectl, "trainjobs.trainer.kubeflow.org", "smoke", namespace)
+    job = wait_for_success(cluster.kubectl, "trainjobs.trainer.kubeflow.org", "training", namespace)
     record_time("TrainJob reporting progress", time.monotonic() - started)
     # The Trainer sets the percentage to 100 itself when the job has completed.
     assert job["status"]["trainerStatus"]["metrics"] == [{"name": "loss", "value": "0.25"}]
@@ -69,7 +69,7 @@ def test_kueue_admits_suspended_job(cluster, namespace, record_time):
     kind = "pytorchjobs.kubeflow.org"
     started = time.monotonic()
     _create(cluster, namespace, "kueue.yaml")
-    wait_until(cluster.kubectl, kind, "smoke", namespace, lambda job: "Suspended" in conditions(job), seconds=180)
-    assert cluster.kubectl.get(kind, "smoke", namespace)["spec"]["runPolicy"]["suspend"] is True
-    wait_for_success(cluster.kubectl, kind, "smoke", namespace)
+    wait_until(cluster.kubectl, kind, "training", namespace, lambda job: "Suspended" in conditions(job), seconds=180)
+    assert cluster.kubectl.get(kind, "training", namespace)["spec"]["runPolicy"]["suspend"] is True
+    wait_for_success(cluster.kubectl, kind, "training", namespace)
     record_time("PyTorchJob held and admitted by Kueue", time.monotonic() - started)
