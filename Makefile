@@ -102,6 +102,12 @@ cluster-up: cluster-venv ## Start a Kubernetes cluster on this machine (root; PR
 cluster-down: cluster-venv ## End that cluster.
 	$(PY) -m tests.cluster down
 
+cluster-build: cluster-venv ## Build what that cluster needs into the cache (35 minutes).
+	$(PY) -m tests.cluster build
+
+test-smoke: cluster-venv ## Run the smoke tests of all backends on that cluster (6 minutes).
+	$(PY) -m tests.cluster smoke $(ARGS)
+
 test-cluster: cluster-venv ## Run the tests that need a cluster.
 	$(PY) -m tests.cluster test
 

@@ -1,4 +1,4 @@
-"""Start, end and test on the cluster: ``python -m tests.cluster up|down|status|build|test``."""
+"""Start, end and test on the cluster: ``python -m tests.cluster up|down|status|build|built|smoke|test``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from tests.cluster.node import NodeError
 from tests.cluster.profiles import DEFAULT, PROFILES
 from tests.cluster.shell import CommandFailed
 
+#: Exit code where the cluster is not built on this machine (tools/ci knows it).
+NOT_BUILT = 3
+
 
 def main() -> int:
     """Run one command of the harness."""
     options, rest = _parser().parse_known_args()
-    if rest and options.command != "test":
+    if rest and options.command not in ("smoke", "test"):
         _parser().error(f"unknown arguments: {' '.join(rest)}")
     started = time.monotonic()
     try:
@@ -30,14 +33,23 @@ def main() -> int:
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
     from tests.cluster import cluster, preflight, runner
 
+    if options.command in ("smoke", "test"):
+        return runner.run_tests(rest, smoke=options.command == "smoke")
+    if options.command == "built":
+        return _built(preflight.missing() or cluster.Cluster().missing())
+    if options.command in ("build", "up"):
+        return _make(options)
     if options.command == "down":
         cluster.down()
-        return 0
-    if options.command == "status":
+    else:
         print(cluster.status())
-        return 0
-    if options.command == "test":
-        return runner.run_tests(rest)
+    return 0
+
+
+def _make(options: argparse.Namespace) -> int:
+    """Build the cluster, or have it running."""
+    from tests.cluster import cluster, preflight
+
     problems = preflight.missing()
     if problems:
         print("This machine lacks:", *problems, sep="\n  - ", file=sys.stderr)
@@ -48,6 +60,14 @@ def _run(options: argparse.Namespace, rest: list[str]) -> int:
     cluster.Cluster().up(PROFILES[options.profile])
     print(f"export KUBECONFIG={cluster.KUBECONFIG}")
     return 0
+
+
+def _built(missing: list[str]) -> int:
+    """Say in one line what is missing, if anything."""
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+        print(f"no cluster is built on this machine, which lacks {missing[0]}{more}")
+    return NOT_BUILT if missing else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="end the cluster")
     commands.add_parser("status", help="show what runs")
     commands.add_parser("build", help="build everything into the cache; only this needs a network")
+    commands.add_parser("built", help=f"exit with {NOT_BUILT}, and say why, where the cluster is not built")
+    commands.add_parser("smoke", help="run the smoke tests; further arguments go to pytest")
     commands.add_parser("test", help="run the cluster tests; further arguments go to pytest")
     return parser
 

@@ -13,8 +13,9 @@ from tests.cluster.shell import CommandFailed
 
 #: A kubeconfig of an existing cluster to run the tests on.
 KUBECONFIG_VARIABLE = "TRAINER_TEST_KUBECONFIG"
-# What shows that a profile's controllers are there: an API that they bring.
-_APIS = {"kubeflow": "trainer.kubeflow.org/v1alpha1", "mpi": "kubeflow.org/v2beta1"}
+# What shows that a profile's controllers are there: the APIs that they bring.
+_TRAINER, _MPI_OPERATOR = "trainer.kubeflow.org/v1alpha1", "kubeflow.org/v2beta1"
+_APIS = {"kubeflow": {_TRAINER}, "mpi": {_MPI_OPERATOR}, "smoke": {_TRAINER, _MPI_OPERATOR}}
 
 
 class Unavailable(RuntimeError):
@@ -58,7 +59,7 @@ def _existing(kubeconfig: str) -> Access:
         raise Unavailable(f"tests on an existing cluster ({KUBECONFIG_VARIABLE}) need kubectl on the PATH")
     kubectl = Kubectl(program, kubeconfig)
     try:
-        versions = kubectl("api-versions").split()
+        versions = set(kubectl("api-versions").split())
     except CommandFailed as error:
         raise Unavailable(f"the cluster of {KUBECONFIG_VARIABLE} does not answer: {error}") from error
-    return Access(kubectl, frozenset(name for name, api in _APIS.items() if api in versions), None)
+    return Access(kubectl, frozenset(name for name, apis in _APIS.items() if apis <= versions), None)

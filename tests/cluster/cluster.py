@@ -66,6 +66,11 @@ class Cluster:
         with _locked():
             self._build()
 
+    def missing(self) -> list[str]:
+        """What ``build`` would have to make: packages, binaries and images that the cache lacks."""
+        images = [f"the image {image.short}" for image in self.images.all() if not image.archive.exists()]
+        return [*self.packages.missing(), *self.binaries.missing(), *images]
+
     def up(self, profile: Profile) -> None:
         """Have the cluster running with a profile's controllers answering, webhooks included.
 

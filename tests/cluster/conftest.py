@@ -18,6 +18,7 @@ from tests.cluster.faults import Faults
 from tests.cluster.paths import cache_root
 from tests.cluster.profiles import DEFAULT, PROFILES
 from tests.cluster.runner import NO_CLUSTER, PROFILE_VARIABLE, TIMES_VARIABLE
+from tests.cluster.smoke import SMOKE, TESTS, missing
 
 #: Where failed tests are dumped.
 DUMP_VARIABLE = "TRAINER_TEST_DUMP"
@@ -41,23 +42,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_LIMIT))
         if "faults" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.exclusive)
-    profiles = {item: _profile(item) for item in ours}
+    profiles = {item: _profiles(item) for item in ours}
     profile = os.environ.get(PROFILE_VARIABLE)
     if profile is not None:
         _check(profile, PROFILE_VARIABLE)
-    others = [item for item in ours if profile is not None and profiles[item] != profile]
+    if profile == SMOKE and (gone := missing(map(_name, ours))):
+        raise pytest.UsageError(f"tests/cluster/smoke.py: there is no test {', '.join(gone)}")
+    others = [item for item in ours if profile is not None and profile not in profiles[item]]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
 
 
-def _profile(item: pytest.Item) -> str:
+def _profiles(item: pytest.Item) -> list[str]:
+    """The profiles on which a test runs: the one that it is marked with, and that of the smoke tests."""
     marker = item.get_closest_marker("profile")
-    if marker is None:
-        return DEFAULT
-    (name,) = marker.args
+    (name,) = (DEFAULT,) if marker is None else marker.args
     _check(name, item.nodeid)
-    return name
+    return [name, SMOKE] if _name(item) in TESTS else [name]
+
+
+def _name(item: pytest.Item) -> str:
+    """Of a test, below this folder."""
+    return f"{item.path.relative_to(Path(__file__).parent)}::{item.name}"
 
 
 def _check(profile: str, where: str) -> None:
@@ -92,10 +99,11 @@ def any_cluster() -> Access:
 
 @pytest.fixture
 def cluster(any_cluster: Access, request: pytest.FixtureRequest) -> Access:
-    """The cluster, with the profile that the test is marked with."""
-    wanted = _profile(request.node)
-    if wanted not in any_cluster.profiles:
-        _not_here(f"needs the profile {wanted}; the cluster has {', '.join(any_cluster.profiles) or 'none'}")
+    """The cluster, with a profile on which the test runs."""
+    wanted = _profiles(request.node)
+    if any_cluster.profiles.isdisjoint(wanted):
+        found = ", ".join(any_cluster.profiles) or "none"
+        _not_here(f"needs the profile {' or '.join(wanted)}; the cluster has {found}")
     return any_cluster
 
 

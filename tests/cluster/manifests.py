@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def without_third_parties(kustomization: str) -> str:
 
 
 def adapt(documents: list[Manifest], controller: Controller, image: str, images: Mapping[str, str]) -> None:
-    """Change a controller's Deployment and its configuration, in place.
+    """Change a controller's Deployment and its configuration, and drop what it is without, in place.
 
     No controller elects a leader, where it can do without: a leader that the API server does not answer for ten seconds
     exits, and after some times its next start is minutes away.
@@ -60,6 +60,7 @@ def adapt(documents: list[Manifest], controller: Controller, image: str, images:
     :param images: names of other images, for the controller's flags.
     :raises LookupError: when the manifests have no such Deployment.
     """
+    documents[:] = [each for each in documents if not _is_left_out(each, controller.without)]
     for document in documents:
         if document["kind"] == "ConfigMap":
             for name, text in (document.get("data") or {}).items():
@@ -70,6 +71,10 @@ def adapt(documents: list[Manifest], controller: Controller, image: str, images:
     # Without a leader, two of them may not run side by side.
     deployment["spec"]["strategy"] = {"type": "Recreate"}
     _adapt_container(deployment["spec"]["template"]["spec"]["containers"][0], controller, image, images)
+
+
+def _is_left_out(document: Manifest, names: Sequence[str]) -> bool:
+    return document["kind"] == "CustomResourceDefinition" and document["metadata"]["name"] in names
 
 
 def _is_deployment(document: Manifest, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Controller:
     :param namespace: where its pods run.
     :param deployment: name of its Deployment.
     :param args: flags added to those of the manifests; a name in braces stands for another image.
+    :param without: CustomResourceDefinitions of its manifests that another controller of the profile brings.
     """
 
     module: str
@@ -22,6 +23,7 @@ class Controller:
     namespace: str
     deployment: str
     args: Sequence[str] = field(default_factory=tuple)
+    without: Sequence[str] = ()
 
 
 TRAINING_OPERATOR = Controller(
@@ -76,7 +78,15 @@ class Profile:
     gangs: bool = False
 
 
-# The Training Operator and the MPI Operator define the same CRD, mpijobs.kubeflow.org, in different versions.
+# The Training Operator and the MPI Operator define the same CRD, mpijobs.kubeflow.org, in different versions. They can
+# share a cluster only where the Training Operator does without its MPIJob, which has to be tested too.
+_KINDS_BESIDE_MPI = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob")
+_TRAINING_OPERATOR_BESIDE_MPI = replace(
+    TRAINING_OPERATOR,
+    args=(*TRAINING_OPERATOR.args, *(f"--enable-scheme={kind}" for kind in _KINDS_BESIDE_MPI)),
+    without=("mpijobs.kubeflow.org",),
+)
+
 PROFILES = {
     "kubeflow": Profile(
         name="kubeflow",
@@ -86,6 +96,15 @@ PROFILES = {
         gangs=True,
     ),
     "mpi": Profile(name="mpi", controllers=(MPI_OPERATOR,)),
+    # All backends in one cluster, for the smoke tests.
+    "smoke": Profile(
+        name="smoke",
+        controllers=(_TRAINING_OPERATOR_BESIDE_MPI, JOBSET, TRAINER, MPI_OPERATOR),
+        objects=("runtimes.yaml",),
+        probes=("probe-training-operator.yaml", "probe-trainer.yaml"),
+    ),
 }
+#: Each test belongs to one of these.
+OF_TESTS = ("kubeflow", "mpi")
 #: What ``up`` starts when no profile is named.
 DEFAULT = "kubeflow"

@@ -1,4 +1,7 @@
-"""``python -m tests.cluster test``: every cluster test, each profile in turn, and the table of kinds at the end."""
+"""``python -m tests.cluster test``: every cluster test, each profile in turn, and the table of kinds at the end.
+
+``python -m tests.cluster smoke``: the smoke tests on a profile of their own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from tests.cluster.access import KUBECONFIG_VARIABLE
 from tests.cluster.cluster import Cluster, down
 from tests.cluster.locks import locked
 from tests.cluster.paths import HERE, ROOT, STATE
-from tests.cluster.profiles import PROFILES
+from tests.cluster.profiles import OF_TESTS, PROFILES
+from tests.cluster.smoke import SMOKE
 
 #: Names the profile whose tests pytest takes.
 PROFILE_VARIABLE = "TRAINER_TEST_PROFILE"
@@ -31,29 +35,32 @@ NO_CLUSTER = "none"
 _NO_TESTS = 5
 #: What is run for each profile, one after the other. Tests that leave the cluster whole run several at a time, as most
 #: of them wait for pods. tests/conftest.py says which take turns: for more than one Airflow this machine has no room.
+_AT_ONCE = (str(HERE), "--dist=loadscope", "--max-worker-restart=0")
 _RUNS = (
-    ("-m", "cluster and not exclusive", str(HERE), "--numprocesses=5", "--dist=loadscope", "--max-worker-restart=0"),
+    ("-m", "cluster and not exclusive", "--numprocesses=5", *_AT_ONCE),
     ("-m", "cluster and exclusive", str(HERE)),
 )
+_SMOKE_RUNS = (("--numprocesses=3", *_AT_ONCE),)
 
 
-def run_tests(arguments: Sequence[str]) -> int:
+def run_tests(arguments: Sequence[str], *, smoke: bool = False) -> int:
     """Run the cluster tests and return the exit code.
 
     :param arguments: handed on to pytest. With any of them, a run without a test is no failure as long as another has
         one: they may choose tests.
+    :param smoke: whether to run the smoke tests alone.
     """
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times"
         times.touch()
         if os.environ.get(KUBECONFIG_VARIABLE):
-            codes = [_pytest(None, times, [str(HERE), *arguments])]
+            codes = [_pytest(SMOKE if smoke else None, times, [str(HERE), *arguments])]
         elif problems := preflight.missing():
             return _skip(problems)
         else:
             # Two at once would take the cluster away from each other.
             with locked(STATE.with_name("test.lock")):
-                codes = _run_profiles(times, arguments)
+                codes = _run_smoke(times, arguments) if smoke else _run_profiles(times, arguments)
         print(table(times.read_text()))
     return _first_failure(codes, may_be_empty=bool(arguments))
 
@@ -71,19 +78,38 @@ def table(lines: str) -> str:
 
 
 def _run_profiles(times: Path, arguments: Sequence[str]) -> list[int]:
-    cluster = Cluster()
-    with _timed("build"):
-        cluster.build()
+    cluster = _built()
     codes = [_pytest(NO_CLUSTER, times, [str(HERE), *arguments])]
     try:
-        for profile in PROFILES.values():
-            with _timed(f"up, profile {profile.name}"):
-                cluster.up(profile)
-            _delete_leftovers(cluster)
-            codes += [_pytest(profile.name, times, [*run, *arguments]) for run in _RUNS]
+        for profile in OF_TESTS:
+            codes += _run_profile(cluster, profile, _RUNS, times, arguments)
     finally:
         down()
     return codes
+
+
+def _run_smoke(times: Path, arguments: Sequence[str]) -> list[int]:
+    cluster = _built()
+    try:
+        return _run_profile(cluster, SMOKE, _SMOKE_RUNS, times, arguments)
+    finally:
+        down()
+
+
+def _built() -> Cluster:
+    cluster = Cluster()
+    with _timed("build"):
+        cluster.build()
+    return cluster
+
+
+def _run_profile(
+    cluster: Cluster, profile: str, runs: Sequence[Sequence[str]], times: Path, arguments: Sequence[str]
+) -> list[int]:
+    with _timed(f"up, profile {profile}"):
+        cluster.up(PROFILES[profile])
+    _delete_leftovers(cluster)
+    return [_pytest(profile, times, [*run, *arguments]) for run in runs]
 
 
 def _first_failure(codes: Sequence[int], *, may_be_empty: bool) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster, down
 from tests.cluster.paths import HERE, ROOT
-from tests.cluster.profiles import PROFILES
+from tests.cluster.profiles import OF_TESTS, PROFILES
 from tests.cluster.runner import PROFILE_VARIABLE
 
 #: Names the file to which tests add the verdicts on failed jobs, one JSON object a line.
@@ -120,9 +120,9 @@ def main() -> int:
         file = Path(folder) / "verdicts"
         file.touch()
         try:
-            for profile in PROFILES.values():
-                cluster.up(profile)
-                env = {**os.environ, VERDICTS_VARIABLE: str(file), PROFILE_VARIABLE: profile.name}
+            for profile in OF_TESTS:
+                cluster.up(PROFILES[profile])
+                env = {**os.environ, VERDICTS_VARIABLE: str(file), PROFILE_VARIABLE: profile}
                 argv = [sys.executable, "-m", "pytest", "-m", "cluster", "-q", str(TESTS), *sys.argv[1:]]
                 code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode or code
         finally:

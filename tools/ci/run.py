@@ -13,11 +13,11 @@ from typing import IO
 
 from tools.ci import processes
 from tools.ci.processes import MARK
-from tools.ci.stages import Stage
+from tools.ci.stages import LEAVE, Stage
 from tools.ci.table import Result
 
-#: Seconds left to all stages below which one that is `spare` does not begin.
-_SHORT_OF_TIME = 240
+#: Seconds in which a command has said whether its stage is left to the whole run.
+_ASKED_WITHIN = 60
 #: Seconds between SIGTERM and SIGKILL for what is left of a stage.
 _GRACE = 30.0
 #: What would choose or change tests, or hide a fault, from outside.
@@ -89,9 +89,24 @@ class Run:
             return f"FAILED: {stage.lacks}"
         if self._no_environment:
             return "FAILED: there is no environment, as the stage venv has failed"
-        if stage.spare and left < _SHORT_OF_TIME:
-            return f"{_LEFT}: {max(left, 0):.0f} s were left of {_SHORT_OF_TIME} that it needs"
-        return "" if left >= 1 else "FAILED: no time was left"
+        if stage.spare and left < stage.spare:
+            return f"{_LEFT}: {max(left, 0):.0f} s were left of {stage.spare} that it needs"
+        if left < 1:
+            return "FAILED: no time was left"
+        return self._ask(stage.asks) if stage.asks else ""
+
+    def _ask(self, command: Sequence[str]) -> str:
+        """Why the gate leaves a stage to the whole run, or nothing."""
+        try:
+            asked = subprocess.run(
+                command, env=self._environment, check=False, capture_output=True, text=True, timeout=_ASKED_WITHIN
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"FAILED: {error}"
+        if asked.returncode == 0:
+            return ""
+        (*_, last) = ("", *(asked.stdout + asked.stderr).strip().splitlines())
+        return f"{_LEFT}: {last}" if asked.returncode == LEAVE else f"FAILED: {shlex.join(command)}: {last}"
 
     def _execute(self, stage: Stage, output: IO[str] | None) -> tuple[str, list[str]]:
         """Run a stage's command: the outcome, and the processes that it has left behind."""

@@ -28,7 +28,9 @@ class Stage:
     :param part: whether the command leaves some of these files out.
     :param environment: variables for it.
     :param lacks: what the machine lacks for it.
-    :param spare: whether it is left to the whole run where the gate is short of time.
+    :param spare: seconds of the gate's time with less of which it is left to the whole run; 0: never.
+    :param asks: a command that says whether the gate leaves the stage to the whole run: it exits with :data:`LEAVE`
+        then, and prints why. Any other failure of it is one of the stage.
     """
 
     name: str
@@ -38,7 +40,8 @@ class Stage:
     part: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     lacks: str = ""
-    spare: bool = False
+    spare: int = 0
+    asks: tuple[str, ...] = ()
 
 
 _LIGHT = ("tests/airflow", "tests/contract", "tests/local", "tests/unit")
@@ -51,8 +54,11 @@ _NOT_OUR_TOOLS = "".join(
 )
 _ALL_ON_AIRFLOW = "ARGS=tests/airflow -m 'not heavy'"
 _FEWER_VALUES = {"FUZZ_VALUES": "100"}
+_CLUSTER = (".venv/bin/python", "-m", "tests.cluster")
 #: The environment variable that says what the tests of a stage have to run on (tests/runs_on.py checks it).
 RUNS_ON = "TRAINER_TEST_RUNS_ON"
+#: Exit code by which what a stage asks leaves it to the whole run.
+LEAVE = 3
 _LOWEST_PYTHON, _LOWEST = "3.10", Path("constraints/lowest.txt")
 
 
@@ -65,8 +71,10 @@ def gate() -> list[Stage]:
         _make("types", 5, "typecheck"),
         _make("contracts", 3, "contracts"),
         _make("light", 23, "test", tests=_LIGHT, environment=_FEWER_VALUES),
-        _make("docs", 5, "docs", spare=True),
-        _make("newcomer", 8, "test-newcomer", spare=True),
+        _make("docs", 5, "docs", spare=240),
+        _make("newcomer", 8, "test-newcomer", spare=240),
+        # Building the cluster takes longer than the gate has.
+        _smoke(spare=480, asks=(*_CLUSTER, "built")),
     ]
 
 
@@ -74,7 +82,7 @@ def _end_cluster() -> list[Stage]:
     """A cluster that an earlier run of any checkout has left takes both cores."""
     if not cluster_is_left():
         return []
-    return [Stage("cluster-down", 5, (".venv/bin/python", "-m", "tests.cluster", "down"))]
+    return [Stage("cluster-down", 5, (*_CLUSTER, "down"))]
 
 
 def before_cluster() -> list[Stage]:
@@ -85,7 +93,7 @@ def before_cluster() -> list[Stage]:
     lowest = _make("airflow-lowest", 30, "test-airflow-lowest", _ALL_ON_AIRFLOW, tests=("tests/airflow",))
     lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))
     return [
-        *(replace(stage, spare=False, environment={}) for stage in gate()),
+        *(replace(stage, spare=0, environment={}) for stage in gate() if stage.name != "smoke"),
         slow,
         _with_package("postgresql", "pg_ctlcluster", _on(postgresql, database="postgresql")),
         _lowest(lowest),
@@ -95,9 +103,18 @@ def before_cluster() -> list[Stage]:
 
 
 def cluster() -> list[Stage]:
-    """The stage that waits most of its time."""
+    """The stages that wait most of their time, one after the other."""
     lacks = "" if _is_root_on_debian() else "the test cluster needs root and Debian's packages"
-    return [_make("cluster", 90, "test-cluster", tests=("tests/cluster",), lacks=lacks)]
+    stages = (
+        _make("cluster-build", 90, "cluster-build"),
+        _smoke(),
+        _make("cluster", 90, "test-cluster", tests=("tests/cluster",)),
+    )
+    return [replace(stage, lacks=lacks) for stage in stages]
+
+
+def _smoke(**values: object) -> Stage:
+    return _make("smoke", 20, "test-smoke", tests=("tests/cluster",), part=True, **values)
 
 
 def beside_cluster() -> list[Stage]:

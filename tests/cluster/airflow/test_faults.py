@@ -115,7 +115,7 @@ def move(on_cluster, new_folder, another_namespace, backend):
         wait_until_gone(on_cluster, first)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.no_second_chance
 def test_deferred_jobs_outlive_their_triggerer(on_cluster, cluster, new_folder, subtests, number):
     airflow = on_cluster.airflow

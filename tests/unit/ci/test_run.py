@@ -17,22 +17,23 @@ from typing import Any
 import pytest
 
 from tests.cluster import paths
+from tests.cluster.__main__ import NOT_BUILT
 from tools.airflow_runner import settings
 from tools.ci.leftovers import CLUSTER_STATE, INSTANCE
 from tools.ci.processes import MARK, Process, running
-from tools.ci.stages import before_cluster, cluster
+from tools.ci.stages import LEAVE, before_cluster, cluster
 
 _ROOT = Path(__file__).parents[3]
 _NEEDED = ["bash", "dirname", "env", "nice", "setsid", "sleep", "touch"]
 _FILES = ("tools/__init__.py", "tools/debian_package.sh", "constraints/lowest.txt")
 _PYTHONS = ("python3.12", "python3.13")
-_GATE = ["venv", "lint", "types", "contracts", "light", "docs", "newcomer"]
+_GATE = ["venv", "lint", "types", "contracts", "light", "docs", "newcomer", "smoke"]
 #: Program -> the stages that need it, and have another name.
 _STAGES = {
     "python3.10": ["airflow-lowest", "browser-lowest", "lowest-unit"],
     "chromium": ["browser", "browser-lowest"],
     "pg_ctlcluster": ["postgresql"],
-    "apt-get": ["cluster"],
+    "apt-get": ["cluster-build", "smoke", "cluster"],
 }
 _SKIPPED = '<testcase name="two"><skipped message="no Kueue"/></testcase>'
 _REPORT = f'<testsuites><testsuite><testcase name="one"/>{_SKIPPED}</testsuite></testsuites>'
@@ -45,6 +46,14 @@ echo "$1 ${{TRAINER_TEST_RUNS_ON:-}}" >>"$FAKE/runs_on"
 eval "${{FAKE_MAKE:-}}"
 [ -z "${{PYTEST_ADDOPTS:-}}" ] || echo '{_REPORT}' >"${{PYTEST_ADDOPTS#--junitxml=}}"
 [ -z "${{TRAINER_TEST_REPORTS:-}}" ] || echo tests/unit/test_one.py >"$TRAINER_TEST_REPORTS/collected"
+"""
+
+# The environment's Python, which is only asked about the cluster.
+_PYTHON = """\
+#!/bin/bash
+echo "$*" >>"$FAKE/asked"
+echo "${FAKE_BUILT:-}"
+exit "${FAKE_BUILT_CODE:-0}"
 """
 
 # A process that is far from its stage's own, once it is what it will be.
@@ -72,6 +81,9 @@ class Machine:
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, self.checkout / name)
         self.add_test("tests/unit/test_one.py")
+        (self.checkout / ".venv" / "bin").mkdir(parents=True)
+        (self.checkout / ".venv" / "bin" / "python").write_text(_PYTHON)
+        (self.checkout / ".venv" / "bin" / "python").chmod(0o755)
         self.mark, self.instance = f"RUN_{uuid.uuid4().hex}", f"INSTANCE_{uuid.uuid4().hex}"
         self.change("processes", f'MARK = "{MARK}"', f'MARK = "{self.mark}"')
         # Another test's run may end now, and begin by removing folders.
@@ -160,7 +172,7 @@ def test_the_table_is_there_as_json(machine):
 
     report = machine.report()
     rows = {row["stage"]: row for row in report["rows"]}
-    assert (report["good"], report["total"]["passed"], list(rows)) == (False, 1, _GATE)
+    assert (report["good"], report["total"]["passed"], list(rows)) == (False, 2, _GATE)
     assert (rows["docs"]["outcome"], rows["light"]["tests"]["skipped"]) == ("FAILED (2)", {"no Kueue": 1})
 
 
@@ -178,8 +190,40 @@ def test_what_the_gate_has_no_time_for_is_left_to_the_whole_run(machine):
 
     code, table = machine.run(script="run")
 
-    assert (code, [name for name in _GATE if "left to the whole run" in table[name]]) == (0, ["docs", "newcomer"])
+    left = [name for name in _GATE if "left to the whole run" in table[name]]
+    assert (code, left) == (0, ["docs", "newcomer", "smoke"])
     assert "docs" not in " ".join(machine.made)
+
+
+def test_the_gate_leaves_the_smoke_tests_where_no_cluster_is_built(machine):
+    why = "no cluster is built on this machine, which lacks kubelet"
+
+    code, table = machine.run(script="run", FAKE_BUILT=why, FAKE_BUILT_CODE="3")
+
+    assert (code, table["smoke"].endswith(f"left to the whole run: {why}")) == (0, True)
+    assert "test-smoke" not in " ".join(machine.made)
+
+
+def test_a_question_about_the_cluster_that_fails_makes_the_gate_red(machine):
+    code, table = machine.run(script="run", FAKE_BUILT="No module named tests.cluster", FAKE_BUILT_CODE="1")
+
+    assert (code, table["smoke"].endswith("tests.cluster built: No module named tests.cluster")) == (1, True)
+    (machine.checkout / ".venv" / "bin" / "python").unlink()
+    code, table = machine.run(script="run")
+    assert (code, "FAILED: [Errno 2]" in table["smoke"]) == (1, True)
+
+
+def test_the_whole_run_builds_the_cluster_first_and_asks_nothing(machine):
+    code, table = machine.run(FAKE_BUILT_CODE="3")
+
+    made = [line.split()[0] for line in machine.made]
+    ours = [name for name in made if name in ("cluster-build", "test-smoke", "test-cluster")]
+    assert (code, table["smoke"].endswith("ok")) == (0, True)
+    assert ours == ["cluster-build", "test-smoke", "test-cluster"]
+
+
+def test_the_exit_code_of_a_cluster_that_is_not_built_is_the_one_that_leaves_a_stage():
+    assert LEAVE == NOT_BUILT
 
 
 def test_all_tiers_run_and_the_run_is_green(machine):
@@ -187,8 +231,8 @@ def test_all_tiers_run_and_the_run_is_green(machine):
 
     assert code == 0
     aside = ["heavy", "storms", "loops", "lowest-unit", *_PYTHONS]
-    tiers = ["slow", "postgresql", "airflow-lowest", "browser", "browser-lowest", "cluster", *aside]
-    assert set(table) == {*_GATE, *tiers, "all"}
+    tiers = ["slow", "postgresql", "airflow-lowest", "browser", "browser-lowest", "smoke", "cluster", *aside]
+    assert set(table) == {*_GATE, *tiers, "cluster-build", "all"}
     assert all(table[tier].split()[2:] == ["1", "1", "0", "1", "ok"] for tier in ["light", *tiers])
 
 
@@ -286,7 +330,7 @@ def test_a_run_that_leaves_every_test_out_is_red(machine):
     _, table = machine.run()
 
     assert machine.run(CI_WITHOUT=" ".join(table))[0] == 1
-    assert machine.run(script="run", CI_WITHOUT="light")[0] == 1
+    assert machine.run(script="run", CI_WITHOUT="light smoke")[0] == 1
 
 
 def test_a_name_that_is_part_of_a_stages_leaves_nothing_out(machine):
@@ -368,14 +412,11 @@ def test_a_run_begins_by_ending_what_a_killed_run_and_other_checkouts_have_left(
 
 def test_a_cluster_that_was_left_is_ended_once_there_is_an_environment(machine):
     (machine.folder / "cluster").mkdir()
-    machine.add_test(".venv/bin/python")
-    (machine.checkout / ".venv" / "bin" / "python").chmod(0o755)
-    (machine.checkout / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\necho "$*" >>"{machine.folder}/made"\n')
 
     code, table = machine.run(script="run")
 
     assert (code, list(table)[:3]) == (0, ["venv", "cluster-down", "lint"])
-    assert machine.made[1] == "-m tests.cluster down"
+    assert (machine.folder / "asked").read_text().splitlines()[0] == "-m tests.cluster down"
 
 
 def test_a_cluster_that_a_run_uses_is_left_alone(machine):

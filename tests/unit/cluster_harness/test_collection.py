@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests.cluster.paths import HERE, ROOT
+from tests.cluster.smoke import TESTS
 
 _TESTS = """\
 import pytest
@@ -29,7 +30,7 @@ _KUBECTL = "#!/bin/sh\necho kubeflow.org/v2beta1\n"
 
 @pytest.fixture
 def collected(tmp_path):
-    """Function (mark, tests, variables) -> pytest's exit code and output for tests below the cluster's conftest."""
+    """Function (mark, files with tests, variables) -> exit code and output of pytest below the cluster's conftest."""
     folder = tmp_path / "copy"
     folder.mkdir()
     shutil.copy(HERE / "conftest.py", folder)
@@ -37,8 +38,10 @@ def collected(tmp_path):
     (tmp_path / "kubectl").chmod(0o755)
     (tmp_path / "kubeconfig").touch()
 
-    def run(mark, tests=_TESTS, **variables):
-        (folder / "test_it.py").write_text(tests.replace("{mark}", mark))
+    def run(mark, files=None, **variables):
+        for name, tests in (files or {"test_it.py": _TESTS}).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(tests.replace("{mark}", mark))
         dropped = ("CI", "PYTEST_ADDOPTS", "TRAINER_TEST_PROFILE")
         env = {name: value for name, value in os.environ.items() if name not in dropped}
         env |= {
@@ -59,7 +62,7 @@ def test_a_misspelt_profile_is_an_error_that_names_the_known_ones(collected):
     code, output = collected("mpj")
 
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert "test_on_a_cluster: there is no profile 'mpj', but kubeflow, mpi, none" in output
+    assert "test_on_a_cluster: there is no profile 'mpj', but kubeflow, mpi, smoke, none" in output
 
 
 def test_a_misspelt_profile_to_choose_tests_by_is_an_error(collected):
@@ -82,7 +85,7 @@ def test_with_its_own(request):
 
 
 def test_a_test_has_the_time_of_a_busy_machine_or_its_own(collected):
-    code, output = collected("kubeflow", _LIMITS)
+    code, output = collected("kubeflow", {"test_it.py": _LIMITS})
 
     assert (code, "2 passed" in output) == (0, True), output
 
@@ -104,6 +107,40 @@ def test_by_hand_tests_without_a_cluster_are_skipped(collected):
     code, output = collected("mpi", TRAINER_TEST_KUBECONFIG="/nowhere")
 
     assert (code, "2 skipped" in output) == (0, True), output
+
+
+def test_a_smoke_test_that_is_gone_is_an_error(collected):
+    code, output = collected("mpi", TRAINER_TEST_PROFILE="smoke")
+
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"tests/cluster/smoke.py: there is no test {sorted(TESTS)[0]}, " in output
+
+
+def test_the_smoke_tests_run_on_their_own_profile_and_on_the_one_that_they_are_marked_with(collected):
+    chosen, unmarked = _stand_ins(TESTS), {"test_it.py": _TESTS}
+
+    on_smoke = collected("mpi", chosen | unmarked, TRAINER_TEST_PROFILE="smoke")
+    on_mpi = collected("mpi", chosen | unmarked, TRAINER_TEST_PROFILE="mpi")
+
+    assert (on_smoke[0], f"{len(TESTS)} passed, 2 deselected" in on_smoke[1]) == (0, True), on_smoke[1]
+    assert (on_mpi[0], f"1 passed, {len(TESTS) + 1} deselected" in on_mpi[1]) == (0, True), on_mpi[1]
+
+
+def _stand_ins(tests):
+    """The files of tests with these ids that do nothing."""
+    files = {}
+    for test in tests:
+        path, _, name = test.partition("::")
+        function, _, parameter = name.rstrip("]").partition("[")
+        files.setdefault(path, {}).setdefault(function, []).extend([parameter] if parameter else [])
+    return {path: "import pytest\n" + "".join(_stand_in(*one) for one in each.items()) for path, each in files.items()}
+
+
+def _stand_in(function, parameters):
+    if not parameters:
+        return f"def {function}(): pass\n"
+    mark = f"@pytest.mark.parametrize('it', {parameters!r})"
+    return f"{mark}\ndef {function}(it): pass\n"
 
 
 @pytest.mark.parametrize("variables", [{"CI": "1"}, {"TRAINER_TEST_PROFILE": "kubeflow"}], ids=["CI", "runner"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -49,6 +50,17 @@ def test_controller_runs_from_local_image_with_little():
     assert "limits" not in container["resources"]
     assert container["readinessProbe"]["initialDelaySeconds"] == 1
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_what_another_controller_brings_is_left_out():
+    mine, theirs = ({"kind": "CustomResourceDefinition", "metadata": {"name": name}} for name in ("a.b", "c.b"))
+    role = {"kind": "ClusterRole", "metadata": {"name": "c.b"}}
+    documents = [mine, theirs, role, _deployment()]
+
+    manifests.adapt(documents, replace(_CONTROLLER, without=("c.b",)), "trainer.test/it:1", {"tiny": "it"})
+
+    assert documents[:2] == [mine, role]
+    assert len(documents) == 3
 
 
 def test_no_controller_elects_a_leader():

@@ -56,9 +56,9 @@ def run_with(monkeypatch, tmp_path):
     monkeypatch.setenv("TRAINER_TEST_REPORTS", str(tmp_path / "reports"))
     (tmp_path / "reports").mkdir()
 
-    def run(codes, *arguments):
+    def run(codes, *arguments, **options):
         monkeypatch.setenv("FAKE_PYTEST", json.dumps(codes))
-        return runner.run_tests(arguments)
+        return runner.run_tests(arguments, **options)
 
     return run
 
@@ -68,6 +68,15 @@ def test_a_green_run_has_run_pytest_five_times(run_with, tmp_path):
 
     runs = [json.loads(line) for line in (tmp_path / "runs").read_text().splitlines()]
     assert [run[0] for run in runs] == ["none", "kubeflow", "kubeflow", "mpi", "mpi"]
+
+
+@pytest.mark.parametrize(("codes", "code"), [({}, 0), ({1: 1}, 1), ({1: 5}, 5), ({1: -9}, 137)])
+def test_the_smoke_tests_are_one_run_on_their_own_profile(run_with, tmp_path, codes, code):
+    assert run_with(codes, smoke=True) == code
+
+    (run,) = [json.loads(line) for line in (tmp_path / "runs").read_text().splitlines()]
+    assert (run[0], "--numprocesses=3" in run) == ("smoke", True)
+    assert [file.name for file in (tmp_path / "reports").iterdir()] == ["1-smoke.xml"]
 
 
 @pytest.mark.parametrize(
