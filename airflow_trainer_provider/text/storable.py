@@ -34,10 +34,10 @@ def storable_text(text: str) -> str:
 def storable(value: Any, depth: int = 0) -> Any:
     """A copy of a value that is stored as it is.
 
-    What cannot be is replaced: characters by U+FFFD, numbers that JSON or MessagePack do not have by their text,
-    reserved keys by others, and what is too deep by a text that says so.
+    What cannot be is replaced: characters by U+FFFD, numbers that JSON or MessagePack do not have and objects that are
+    no JSON values by their text, reserved keys by others, and what is too deep by a text that says so.
 
-    :param value: JSON values; other objects are left as they are.
+    :param value: JSON values, or any others.
     :param depth: of the value within the whole.
     """
     if not isinstance(value, (dict, list, tuple)):
@@ -50,11 +50,11 @@ def storable(value: Any, depth: int = 0) -> Any:
 
 
 def _storable_scalar(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable_text(value)
     if isinstance(value, float):
         return json_number(value)
-    return str(value) if isinstance(value, int) and not _SMALLEST <= value <= _LARGEST else value
+    if value is None or (isinstance(value, int) and _SMALLEST <= value <= _LARGEST):
+        return value
+    return storable_text(str(value))
 
 
 def why_not_storable(value: Any) -> str | None:

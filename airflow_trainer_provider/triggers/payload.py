@@ -8,9 +8,12 @@ from typing import Any
 
 from airflow.triggers.base import TriggerEvent
 
+from airflow_trainer_provider.text.printable import shorten
 from airflow_trainer_provider.text.storable import storable
 
 _LONGEST = 8192
+#: Characters of a message. An API server may answer with more, and the database has a row for each event.
+_LONGEST_MESSAGE = 64 * 1024
 
 
 class Payload(dict[str, Any]):
@@ -25,6 +28,9 @@ class Payload(dict[str, Any]):
 def event_of(values: Mapping[str, Any]) -> TriggerEvent:
     """The event of a trigger. One that cannot be stored would end the triggerer, and each that starts after it.
 
-    :param values: JSON values; what cannot be stored of them is replaced.
+    :param values: JSON values; what cannot be stored of them is replaced, and a long ``message`` is cut.
     """
-    return TriggerEvent(Payload(storable(dict(values))))  # type: ignore[no-untyped-call]
+    payload = Payload(storable(dict(values)))
+    if "message" in payload:
+        payload["message"] = shorten(str(payload["message"]), _LONGEST_MESSAGE)
+    return TriggerEvent(payload)  # type: ignore[no-untyped-call]

@@ -6,51 +6,12 @@ import json
 import os
 import random
 
-import msgspec
 import pytest
-from airflow.sdk.bases.xcom import BaseXCom
-from airflow.serialization.serialized_objects import BaseSerialization
 
-from airflow_trainer_provider.text.storable import DEEPEST, RESERVED_KEYS, storable, storable_text, why_not_storable
+from airflow_trainer_provider.text.storable import DEEPEST, storable, storable_text, why_not_storable
+from tests.hostile_values import hostile, kept, nested
 
 _VALUES = int(os.environ.get("FUZZ_VALUES", "300"))
-_TEXTS = ["", "a", "loss", "\x00", "a\x00b", "\ud800", "\udfff\ud800", "\ufffd", "\x1b[1m"]
-_TEXTS += ["\x7f", "é", "\U0001f600", " \n\r\t", "__x"]
-_NUMBERS = [0, -1, 1.5, True, None, 2**63, 2**64, -(2**63) - 1, float("nan"), float("inf"), 1e308]
-
-
-def nested(levels, kind=list):
-    value = 1
-    for _ in range(levels):
-        value = [value] if kind is list else {"a": value}
-    return value
-
-
-def hostile(source, depth=0):
-    """A random value, some of whose parts are such that nothing keeps them."""
-    kind = source.choice(["text", "number", "list", "dict", "deep"] if depth < 4 else ["text", "number"])
-    if kind == "text":
-        return "".join(source.choices(_TEXTS, k=source.randint(0, 3)))
-    if kind == "number":
-        return source.choice(_NUMBERS)
-    if kind == "deep":
-        return nested(source.choice([3, DEEPEST - 5, DEEPEST, DEEPEST + 1, 300]), source.choice([list, dict]))
-    parts = [hostile(source, depth + 1) for _ in range(source.randint(0, 4))]
-    keys = [*_TEXTS, *sorted(RESERVED_KEYS)] if source.random() < 0.3 else ["a", "b", "c", "d"]
-    return parts if kind == "list" else {source.choice(keys): part for part in parts}
-
-
-def kept(value):
-    """The value as it comes back from all that a result passes: MessagePack, both serializers, a database."""
-    value = msgspec.msgpack.decode(msgspec.msgpack.encode(value))
-    event = BaseSerialization.deserialize(BaseSerialization.serialize({"summary": {"result": value}}))
-    stored = json.dumps(event, allow_nan=False)
-    # PostgreSQL refuses it in a column of JSON, and in one of text.
-    assert "\\u0000" not in stored
-    row = type("Row", (), {"value": BaseXCom.serialize_value(json.loads(stored))})
-    stored = json.dumps(row.value)
-    stored.encode()
-    return BaseXCom.deserialize_value(row)["summary"]["result"]
 
 
 def test_what_is_storable_comes_back_and_the_rest_does_once_it_is_made_storable():
