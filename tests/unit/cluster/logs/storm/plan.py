@@ -12,8 +12,8 @@ from tests.unit.cluster.logs.storm.nodes import NODES, TRAINING, Life
 
 #: As many permits as the product has: more than there are containers.
 ENOUGH = 500
-#: Every so many storms has 100 replicas.
-_LARGE = 50
+#: Every so many storms has this many pods, or one or two more.
+_LARGE, _PODS_OF_LARGE = 50, 200
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,12 @@ class Plan:
         begins = chance.choice(weather.begins)
         # Who reads after the end has nothing to wait for.
         ends = chance.choice([each for each in weather.ends if each >= 0 or not begins])
-        taken_over = chance.randint(0, 400) / 4 if chance.random() < weather.taken_over else None
-        count = 2 * _LARGE if self._is_large else chance.randint(*weather.replicas)
-        replicas = [self._pods(name, index) for index in range(count)]
+        # Together with what else happens, or in the middle of it.
+        moment = chance.choice((chance.randint(0, 400) / 4, chance.uniform(0, 100)))
+        taken_over = moment if chance.random() < weather.taken_over else None
+        replicas = [self._pods(name, index) for index in range(chance.randint(*weather.replicas))]
+        while self._is_large and sum(map(len, replicas)) < _PODS_OF_LARGE:
+            replicas.append(self._pods(name, len(replicas)))
         reader = Reader(begins, taken_over, chance.choice((0, 0, 0.25, 30)), chance.choice(weather.stalls))
         return Job(name, replicas, ends, reader)
 
