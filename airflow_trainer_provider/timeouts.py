@@ -1,4 +1,8 @@
-"""Waits that end: a time-out that no cancellation gets lost in, and tasks that are cancelled until they have ended."""
+"""Waits that end: a time-out that no cancellation gets lost in, and tasks that are cancelled until they have ended.
+
+Where the work may go on after the time-out, ``asyncio.wait(tasks, timeout=...)`` is right: it cancels nothing, and a
+cancellation of its caller reaches the caller.
+"""
 
 from __future__ import annotations
 

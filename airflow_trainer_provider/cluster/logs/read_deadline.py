@@ -16,9 +16,10 @@ REFUSED_SECONDS = 60.0
 class ReadDeadline:
     """When one reader of a container's log gives it up.
 
-    After the job's end, a log is given up that has given nothing for :data:`IDLE_SECONDS`, or that has been read for
-    :data:`LAST_LINES_SECONDS`. The clock is paused while the reader waits for something other than its log: for the
-    replica's earlier pods to be read, for a permit, for the processor, or until its lines are taken.
+    From the job's end on, the reader gives up a log that has given nothing for :data:`IDLE_SECONDS`, or that it has
+    read for :data:`LAST_LINES_SECONDS`, by a clock that is paused while the reader waits for something other than its
+    log: for the replica's earlier pods to be read, for a permit, for the processor, or until its lines are taken.
+    Before the job's end, the reader gives up only what the API server refuses for :data:`REFUSED_SECONDS`.
     """
 
     def __init__(self) -> None:

@@ -13,6 +13,8 @@ from tests.cluster.airflow.jobs import wait_until_gone
 from tools.airflow_runner.api import wait_until
 from tools.airflow_runner.instance import COMPONENTS
 
+pytestmark = pytest.mark.no_second_chance
+
 KUBEFLOW = ("trainer", "training-operator", "native")
 #: Seconds by which a job's own deadline is later than its task's, and that its pods may take to be gone then.
 LATER, SLOW = 60, 135

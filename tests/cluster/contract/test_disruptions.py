@@ -19,6 +19,8 @@ from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.jobs import pod_of, running
 from tests.cluster.network import NODE_NAME
 
+pytestmark = pytest.mark.no_second_chance
+
 #: Runs until it is asked to end. Where a controller starts it again, that run is whole.
 _POLITE = """
 SAVES = 0

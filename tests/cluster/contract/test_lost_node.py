@@ -11,6 +11,8 @@ from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.jobs import running
 from tests.cluster.network import NODE_NAME
 
+pytestmark = pytest.mark.no_second_chance
+
 
 @pytest.fixture
 def one_of_all(contract):

@@ -17,6 +17,8 @@ from tests.cluster.profiles import MPI_OPERATOR, TRAINER, TRAINING_OPERATOR
 from tests.cluster.proxy import FaultProxy
 from tests.contract.conftest import Contract
 
+pytestmark = pytest.mark.no_second_chance
+
 _TRAIN = 'note("trained", me); note("began"); wait_for("go"); print("the end of", me)'
 #: Seconds in which a job's replicas have started where nothing is in their way.
 _STARTED_WITHIN = 15
