@@ -11,6 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHON ?= python3.11
 PROFILE ?= default
 ARGS ?=
+DEMOS ?= 2
 UV := .bootstrap/bin/uv
 PY := .venv/bin/python
 PY_HEAVY := .venv-heavy/bin/python
@@ -83,7 +84,7 @@ test-loops: venv ## Run the tests of coroutines in asyncio's debug mode, and loo
 	TRAINER_TEST_LOOPS=1 $(PY) -m pytest --numprocesses=2 $(BY_SCOPE) -m "not heavy" $(or $(ARGS),tests/unit tests/contract)
 
 test-newcomer: ## Run `make demo` twice in a copy of this checkout with an empty home, and `make down`.
-	@tools/newcomer.sh
+	@tools/newcomer.sh $(DEMOS)
 
 test-browser: ## Look at a demo run and the Training views in the real UI, in chromium.
 	@tools/environment.sh .venv $(NEWEST) xgboost,mpi dev browser

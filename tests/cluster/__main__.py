@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
+from types import FrameType
 
 from tests.cluster.node import NodeError
 from tests.cluster.profiles import DEFAULT, PROFILES
@@ -19,6 +21,8 @@ def main() -> int:
     options, rest = _parser().parse_known_args()
     if rest and options.command not in ("smoke", "test"):
         _parser().error(f"unknown arguments: {' '.join(rest)}")
+    # CI ends a stage by it: the cluster ends as well.
+    signal.signal(signal.SIGTERM, _stop)
     started = time.monotonic()
     try:
         code = _run(options, rest)
@@ -31,12 +35,12 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
-    from tests.cluster import cluster, preflight, runner
+    from tests.cluster import cluster, runner
 
     if options.command in ("smoke", "test"):
         return runner.run_tests(rest, smoke=options.command == "smoke")
     if options.command == "built":
-        return _built(preflight.missing() or cluster.Cluster().missing())
+        return _built()
     if options.command in ("build", "up"):
         return _make(options)
     if options.command == "down":
@@ -62,12 +66,27 @@ def _make(options: argparse.Namespace) -> int:
     return 0
 
 
-def _built(missing: list[str]) -> int:
-    """Say in one line what is missing, if anything."""
+def _built() -> int:
+    """Say in one line why the smoke tests cannot run here, if they cannot.
+
+    :return: :data:`NOT_BUILT` where the cluster was never built, 1 where this machine has a built one and lacks
+        something else.
+    """
+    from tests.cluster import cluster, images, preflight
+
+    problems = preflight.missing()
+    if problems and images.any_cached():
+        print(f"a cluster is built on this machine, and it lacks {problems[0]}")
+        return 1
+    missing = problems or cluster.Cluster().missing()
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
         print(f"no cluster is built on this machine, which lacks {missing[0]}{more}")
     return NOT_BUILT if missing else 0
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -55,7 +55,7 @@ class Image:
     @property
     def archive(self) -> Path:
         """OCI archive in the cache."""
-        return cache_root() / "images" / f"{self.short}-{self.key}.tar"
+        return _folder() / f"{self.short}-{self.key}.tar"
 
     def build(self) -> None:
         """Write the archive, unless it is there."""
@@ -114,13 +114,13 @@ class Images:
         for image in self.all():
             if image.archive.exists():
                 os.utime(image.archive)
-        _prune(cache_root() / "images")
+        _prune(_folder())
         for image in self.all():
             image.build()
 
     def cached(self) -> set[str]:
         """Names of all images with an archive, those of other checkouts among them."""
-        archives = [path.stem.rpartition("-") for path in (cache_root() / "images").glob("*.tar")]
+        archives = [path.stem.rpartition("-") for path in _folder().glob("*.tar")]
         return {f"{_PREFIX}/{short}:{key}" for short, _, key in archives}
 
     def _program(self, binary: str, path: str, files: dict[str, Path] | None = None) -> Image:
@@ -140,6 +140,15 @@ class Images:
             oci.write_layer({_BUSYBOX: self._busybox, **files}, out, links)
 
         return Image(short, key, config, write)
+
+
+def any_cached() -> bool:
+    """Whether images were built on this machine: the last part of a build."""
+    return any(_folder().glob("*.tar"))
+
+
+def _folder() -> Path:
+    return cache_root() / "images"
 
 
 def _prune(folder: Path) -> None:

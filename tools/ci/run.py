@@ -82,21 +82,29 @@ class Run:
 
     def _why_not(self, stage: Stage) -> str:
         """Why the stage is not run, or nothing."""
-        left = self._seconds_left()
         if stage.name in self._without:
-            return f"skipped: {stage.lacks or 'CI_WITHOUT names it'}"
+            return self._skip(stage)
         if stage.lacks:
             return f"FAILED: {stage.lacks}"
         if self._no_environment:
             return "FAILED: there is no environment, as the stage venv has failed"
+        return self._out_of_time(stage) or self._ask(stage.asks)
+
+    def _skip(self, stage: Stage) -> str:
+        if self._deadline is not None and not stage.spare:
+            return "FAILED: CI_WITHOUT names it, and without it the gate decides nothing"
+        return f"skipped: {stage.lacks or 'CI_WITHOUT names it'}"
+
+    def _out_of_time(self, stage: Stage) -> str:
+        left = self._seconds_left()
         if stage.spare and left < stage.spare:
             return f"{_LEFT}: {max(left, 0):.0f} s were left of {stage.spare} that it needs"
-        if left < 1:
-            return "FAILED: no time was left"
-        return self._ask(stage.asks) if stage.asks else ""
+        return "" if left >= 1 else "FAILED: no time was left"
 
     def _ask(self, command: Sequence[str]) -> str:
         """Why the gate leaves a stage to the whole run, or nothing."""
+        if not command:
+            return ""
         try:
             asked = subprocess.run(
                 command, env=self._environment, check=False, capture_output=True, text=True, timeout=_ASKED_WITHIN

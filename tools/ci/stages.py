@@ -72,9 +72,9 @@ def gate() -> list[Stage]:
         _make("contracts", 3, "contracts"),
         _make("light", 23, "test", tests=_LIGHT, environment=_FEWER_VALUES),
         _make("docs", 5, "docs", spare=240),
-        _make("newcomer", 8, "test-newcomer", spare=240),
+        _make("newcomer", 8, "test-newcomer", "DEMOS=1", spare=240),
         # Building the cluster takes longer than the gate has.
-        _smoke(spare=480, asks=(*_CLUSTER, "built")),
+        _smoke(8, spare=480, asks=(*_CLUSTER, "built")),
     ]
 
 
@@ -93,7 +93,8 @@ def before_cluster() -> list[Stage]:
     lowest = _make("airflow-lowest", 30, "test-airflow-lowest", _ALL_ON_AIRFLOW, tests=("tests/airflow",))
     lowest_browser = _make("browser-lowest", 10, "test-browser-lowest", tests=("tests/browser/training_tab",))
     return [
-        *(replace(stage, spare=0, environment={}) for stage in gate() if stage.name != "smoke"),
+        *(replace(stage, spare=0, environment={}) for stage in gate() if stage.name not in ("newcomer", "smoke")),
+        _make("newcomer", 8, "test-newcomer"),
         slow,
         _with_package("postgresql", "pg_ctlcluster", _on(postgresql, database="postgresql")),
         _lowest(lowest),
@@ -107,14 +108,14 @@ def cluster() -> list[Stage]:
     lacks = "" if _is_root_on_debian() else "the test cluster needs root and Debian's packages"
     stages = (
         _make("cluster-build", 90, "cluster-build"),
-        _smoke(),
+        _smoke(20),
         _make("cluster", 90, "test-cluster", tests=("tests/cluster",)),
     )
     return [replace(stage, lacks=lacks) for stage in stages]
 
 
-def _smoke(**values: object) -> Stage:
-    return _make("smoke", 20, "test-smoke", tests=("tests/cluster",), part=True, **values)
+def _smoke(minutes: int, **values: object) -> Stage:
+    return _make("smoke", minutes, "test-smoke", tests=("tests/cluster",), part=True, **values)
 
 
 def beside_cluster() -> list[Stage]:

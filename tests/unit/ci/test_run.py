@@ -177,7 +177,7 @@ def test_the_table_is_there_as_json(machine):
 
 
 def test_the_gate_is_over_at_its_deadline(machine):
-    machine.change("__main__", "_GATE = 25 * 60", "_GATE = 2")
+    machine.change("__main__", "_GATE = 24 * 60", "_GATE = 2")
 
     code, table = machine.run(script="run", FAKE_MAKE='[ "$1" != lint ] || sleep 100')
 
@@ -186,7 +186,7 @@ def test_the_gate_is_over_at_its_deadline(machine):
 
 
 def test_what_the_gate_has_no_time_for_is_left_to_the_whole_run(machine):
-    machine.change("__main__", "_GATE = 25 * 60", "_GATE = 200")
+    machine.change("__main__", "_GATE = 24 * 60", "_GATE = 200")
 
     code, table = machine.run(script="run")
 
@@ -202,6 +202,14 @@ def test_the_gate_leaves_the_smoke_tests_where_no_cluster_is_built(machine):
 
     assert (code, table["smoke"].endswith(f"left to the whole run: {why}")) == (0, True)
     assert "test-smoke" not in " ".join(machine.made)
+
+
+def test_smoke_tests_that_do_not_end_make_the_gate_red(machine):
+    machine.change("stages", "_smoke(8, spare=480", "_smoke(1 / 60, spare=480")
+
+    code, table = machine.run(script="run", FAKE_MAKE='[ "$1" != test-smoke ] || sleep 100')
+
+    assert (code, "FAILED: over its limit of 1 s" in table["smoke"]) == (1, True)
 
 
 def test_a_question_about_the_cluster_that_fails_makes_the_gate_red(machine):
@@ -264,13 +272,15 @@ def test_a_machine_without_python_is_named_before_anything_runs(machine):
 
 
 def test_a_disk_that_is_full_is_named_before_anything_runs(machine):
+    machine.run("lint")
     machine.change("machine", "NEEDED_GB = 0", "NEEDED_GB = 1_000_000")
 
     done = machine.call(script="run")
 
     assert done.returncode == 1
     assert "GB left, and a run needs 1000000. `make clean` and" in done.stderr
-    assert not (machine.folder / "made").exists()
+    assert len(machine.made) == 1
+    assert not (machine.checkout / ".ci" / "reports").exists()
 
 
 def test_where_the_environment_cannot_be_made_nothing_else_runs(machine):
@@ -330,7 +340,16 @@ def test_a_run_that_leaves_every_test_out_is_red(machine):
     _, table = machine.run()
 
     assert machine.run(CI_WITHOUT=" ".join(table))[0] == 1
-    assert machine.run(script="run", CI_WITHOUT="light smoke")[0] == 1
+    assert machine.run(script="run", CI_WITHOUT="light")[0] == 1
+
+
+def test_the_gate_can_be_without_what_it_may_leave_to_the_whole_run_and_nothing_else(machine):
+    spare = ["docs", "newcomer", "smoke"]
+    code, table = machine.run(script="run", CI_WITHOUT=" ".join(spare))
+    assert (code, [name for name in _GATE if "skipped" in table[name]]) == (0, spare)
+
+    code, table = machine.run(script="run", CI_WITHOUT="lint")
+    assert (code, "FAILED: CI_WITHOUT names it" in table["lint"]) == (1, True)
 
 
 def test_a_name_that_is_part_of_a_stages_leaves_nothing_out(machine):

@@ -30,7 +30,7 @@ _KUBECTL = "#!/bin/sh\necho kubeflow.org/v2beta1\n"
 
 @pytest.fixture
 def collected(tmp_path):
-    """Function (mark, files with tests, variables) -> exit code and output of pytest below the cluster's conftest."""
+    """Function (mark, files with tests, what is chosen of them, variables) -> exit code and output of pytest."""
     folder = tmp_path / "copy"
     folder.mkdir()
     shutil.copy(HERE / "conftest.py", folder)
@@ -38,7 +38,7 @@ def collected(tmp_path):
     (tmp_path / "kubectl").chmod(0o755)
     (tmp_path / "kubeconfig").touch()
 
-    def run(mark, files=None, **variables):
+    def run(mark, files=None, chosen="", **variables):
         for name, tests in (files or {"test_it.py": _TESTS}).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(tests.replace("{mark}", mark))
@@ -51,7 +51,7 @@ def collected(tmp_path):
             **variables,
         }
         argv = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}"]
-        argv += ["-p", "no:cacheprovider", str(folder)]
+        argv += ["-p", "no:cacheprovider", f"{folder}{chosen}"]
         done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=240)
         return done.returncode, done.stdout + done.stderr
 
@@ -124,6 +124,12 @@ def test_the_smoke_tests_run_on_their_own_profile_and_on_the_one_that_they_are_m
 
     assert (on_smoke[0], f"{len(TESTS)} passed, 2 deselected" in on_smoke[1]) == (0, True), on_smoke[1]
     assert (on_mpi[0], f"1 passed, {len(TESTS) + 1} deselected" in on_mpi[1]) == (0, True), on_mpi[1]
+
+
+def test_one_of_the_smoke_tests_runs_by_itself_as_in_its_second_chance(collected):
+    code, output = collected("mpi", _stand_ins(TESTS), f"/{TESTS[0]}", TRAINER_TEST_PROFILE="smoke")
+
+    assert (code, "1 passed" in output) == (0, True), output
 
 
 def _stand_ins(tests):
