@@ -93,7 +93,7 @@ def test_loses_answer_to_request_that_was_carried_out(proxy, cluster, namespace)
     assert cluster.kubectl.get("configmap", "made", namespace)
 
 
-def test_delays(proxy):
+def test_a_request_is_delayed(proxy):
     proxy.delay(1.5, path="^/api/v1/nodes", times=1)
     started = time.monotonic()
     _get(proxy, "/api/v1/nodes")

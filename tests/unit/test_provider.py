@@ -43,7 +43,7 @@ def test_every_setting_is_an_option_that_is_documented():
         assert option["version_added"]
 
 
-def test_the_defaults(monkeypatch):
+def test_each_option_has_its_default(monkeypatch):
     settings = load_settings()
 
     assert settings == Settings(

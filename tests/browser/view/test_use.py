@@ -368,7 +368,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures(show, page, picture, name):
+def test_the_pictures_of_the_use_view_are_current(show, page, picture, name):
     sample, height, theme = PICTURES[name]
     page.set_viewport_size({"width": 985, "height": height})
     page.emulate_media(color_scheme=theme)

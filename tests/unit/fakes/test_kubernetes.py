@@ -175,7 +175,7 @@ async def test_a_list_comes_in_pages_of_one_moment_until_that_has_expired(api, c
         ("", "metadata.name=c", ["c"]),
     ],
 )
-async def test_selectors(api, client, labels, fields, found):
+async def test_a_list_has_what_its_selectors_match(api, client, labels, fields, found):
     for name, own in (("a", {"app": "x"}), ("b", {"app": "y"}), ("c", {})):
         api.add(SERVICES, name, metadata={"labels": own})
 

@@ -111,7 +111,7 @@ async def test_the_leaders_lines_only_or_none():
     assert phases == ["Training job j: succeeded."]
 
 
-async def test_the_deadline():
+async def test_a_deadline_that_passes_ends_the_wait():
     soon = datetime.now(timezone.utc) + timedelta(seconds=0.05)
 
     with pytest.raises(JobTimeout, match="j had not ended"):

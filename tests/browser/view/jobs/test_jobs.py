@@ -356,7 +356,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures(show, page, picture, name):
+def test_the_pictures_of_the_jobs_view_are_current(show, page, picture, name):
     choices, width, height, theme = PICTURES[name]
     page.emulate_media(color_scheme=theme)
     show(width, **choices)

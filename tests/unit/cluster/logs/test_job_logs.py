@@ -1112,7 +1112,7 @@ async def test_the_secrets_of_a_pod_are_masked_in_its_own_lines(cluster):
     )
 
 
-async def test_many_writers(cluster):
+async def test_each_line_of_200_pods_that_write_at_once_comes_once_and_in_order(cluster):
     pods = [cluster.pod(f"worker-{number}") for number in range(200)]
     async with Reader(cluster) as reader:
         for pod in pods:
@@ -1238,7 +1238,7 @@ async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch, noth
     assert max(rounds) < 0.05
 
 
-async def test_tail(cluster):
+async def test_the_last_lines_of_a_container_or_of_its_previous_run(cluster):
     pod = cluster.pod()
     pod.start()
     pod.write("one", "two", "three")

@@ -140,7 +140,7 @@ def _diagnose(framework, log, **ended):
         ("jax", MISSING, {"exit_code": 0, "reason": "Deleted"}, None, 1, "yes"),
     ],
 )
-def test_the_culprit(framework, log, ended, last, rank, helps):
+def test_the_failed_rank_is_named_with_its_traceback(framework, log, ended, last, rank, helps):
     verdict = _diagnose(framework, log, **ended)
 
     assert (verdict.traceback[-1] if verdict.traceback else None) == last

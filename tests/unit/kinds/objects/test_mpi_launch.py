@@ -56,7 +56,7 @@ def init_containers_of(value: Any) -> Iterator[Manifest]:
         ("trainer", "launcher-as-node", {"is_node": True}),
     ],
 )
-def test_golden(backend, name, launcher):
+def test_a_launch_that_is_not_the_default_in_the_objects_of_each_backend(backend, name, launcher):
     documents = objects_of(backend, launcher)
 
     assert_golden(f"{backend}/{name}.yaml", yaml.safe_dump_all(documents, sort_keys=False, width=120))

@@ -48,7 +48,7 @@ def steps_of(objects: Rendered) -> dict[str, Manifest]:
     return {each["name"]: each for each in objects.before[0]["spec"]["template"]["spec"]["replicatedJobs"]}
 
 
-def test_golden():
+def test_the_runtime_and_the_trainjob_have_the_initializers():
     objects = rendered(INITIALIZER)
 
     documents = [*objects.before, objects.main]

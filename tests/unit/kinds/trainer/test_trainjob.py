@@ -246,14 +246,14 @@ def test_a_runtime_that_does_not_fit():
         rendered("mpi", Facts(runtime=named("trainer-test-torch")), runtime_ref="x")
 
 
-def test_runtime_ref():
+def test_a_runtime_ref_names_a_cluster_training_runtime_or_one_of_the_namespace():
     assert parse_runtime_ref("torch") == (CLUSTER_TRAINING_RUNTIMES, "torch")
     assert parse_runtime_ref("TrainingRuntime/torch") == (TRAINING_RUNTIMES, "torch")
     with pytest.raises(SpecError, match="runtime_ref"):
         parse_runtime_ref("Deployment/torch")
 
 
-def test_runtime_path():
+def test_a_runtime_is_read_from_the_cluster_or_from_its_namespace():
     own = TRAINJOB.renderer.runtime_path(job_of("jax", runtime_ref="TrainingRuntime/x"), "ns")
     assert own == "/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainingruntimes/x"
     shared = TRAINJOB.renderer.runtime_path(job_of("jax", runtime_ref="x"), "ns")
@@ -293,7 +293,7 @@ def test_a_template_is_laid_over_another():
         ("pytorch", {"runtime_ref": "x"}, 33),
     ],
 )
-def test_name_limit(framework, fields, limit):
+def test_a_name_leaves_room_for_what_the_controllers_append(framework, fields, limit):
     assert TRAINJOB.renderer.name_limit(job_of(framework, **fields)) == limit
 
 

@@ -29,7 +29,7 @@ def spec_of(resources: dict[str, Any], backend: str = "training-operator", **fie
     ],
     ids=str,
 )
-def test_devices(resources, limits):
+def test_gpus_and_other_devices_are_limits_of_the_training(resources, limits):
     assert spec_of(resources)["containers"][0]["resources"] == {"limits": limits}
 
 
@@ -55,7 +55,7 @@ def test_those_of_a_pod_template_stay_beside_them():
     ],
     ids=str,
 )
-def test_shared_memory(resources, size):
+def test_shared_memory_is_half_of_the_memory_limit_or_as_large_as_given(resources, size):
     spec = spec_of(resources)
 
     limit = {"sizeLimit": size} if size else {}

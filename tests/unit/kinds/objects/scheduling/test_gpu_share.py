@@ -19,7 +19,7 @@ FRAMEWORKS = {"trainer": "pytorch", "training-operator": "pytorch", "mpi-operato
 
 
 @pytest.mark.parametrize("backend", FRAMEWORKS)
-def test_golden(backend):
+def test_a_share_of_a_gpu_in_the_objects_of_each_backend(backend):
     pod = {"labels": {"kai.scheduler/queue": "team"}}
     job = job_of(FRAMEWORKS[backend], resources_per_node={"cpu": 2, "gpu": 0.5}, scheduling=KAI, pod=pod)
     ClusterBackend(backend, None, "default").check(job)
@@ -40,7 +40,7 @@ def test_golden(backend):
     ],
     ids=str,
 )
-def test_annotations(gpu, annotations):
+def test_a_share_is_an_annotation_of_each_pod_and_no_resource(gpu, annotations):
     job = job_of("jax", resources_per_node={"gpu": gpu}, scheduling=KAI)
 
     for backend in ("trainer", "training-operator", "native"):
