@@ -139,20 +139,28 @@ def main(*, quick: bool = False) -> bool:
     heading(f"Following {REPLICAS} replicas' logs of {size:.0f} MB together")
     with running_cluster(), bench_namespace() as bench:
         live, alone = measure(bench, lines, runs, _START)
-    rows, ratios, lost = [], {}, 0
-    for what, pairs in (("as it is written", [live]), ("afterwards", alone)):
-        ratios[what] = median(pair[KUBECTL].seconds / pair[OURS].seconds for pair in pairs)
-        for name in (KUBECTL, OURS):
-            seconds, cpu = (median(getattr(pair[name], each) for pair in pairs) for each in ("seconds", "cpu"))
-            missing = sum(pair[name].lost for pair in pairs)
-            lost += missing if name == OURS else 0
-            ratio = f"{ratios[what]:.2f}" if name == OURS else "1"
-            rows.append((what, name, f"{size / seconds:.1f}", ratio, f"{cpu:.1f}", str(missing)))
+    logs = {"as it is written": [live], "afterwards": alone}
+    ratios = {what: median(pair[KUBECTL].seconds / pair[OURS].seconds for pair in logs[what]) for what in logs}
+    rows = [
+        _row(what, name, pairs, size, f"{ratios[what]:.2f}" if name == OURS else "1")
+        for what, pairs in logs.items()
+        for name in (KUBECTL, OURS)
+    ]
     table(("log", "follower", "MB/s", "ratio", "CPU s", "lines lost"), rows)
     raw({name: [vars(pair[name]) for pair in (live, *alone)] for name in (KUBECTL, OURS)})
-    worst = min(ratios.values())
+    lost, worst = sum(pair[OURS].lost for pair in (live, *alone)), min(ratios.values())
     held = verdict(f"at least {LEAST_RATIO:g} of kubectl's throughput: {worst:.2f}", worst >= LEAST_RATIO)
     return verdict(f"no line lost: {lost}", lost == 0) and held
+
+
+def _row(what: str, name: str, pairs: Sequence[dict[str, Figures]], size: float, ratio: str) -> tuple[str, ...]:
+    """A follower of a log in the table.
+
+    :param size: of all lines, in MB.
+    """
+    seconds, cpu = (median(getattr(pair[name], each) for pair in pairs) for each in ("seconds", "cpu"))
+    lost = sum(pair[name].lost for pair in pairs)
+    return what, name, f"{size / seconds:.1f}", ratio, f"{cpu:.1f}", str(lost)
 
 
 def _job(lines: int, start: float) -> dict[str, Any]:

@@ -51,13 +51,18 @@ def fill(connection: sqlalchemy.Connection, jobs: dict[str, int]) -> None:
     _insert(connection, DagModel, (_dag(number) for number in range(DAGS)))
     _insert(connection, DagVersion, (_version(number) for number in range(DAGS)))
     _insert(connection, SerializedDagModel, (_serialized(number) for number in range(DAGS)))
-    kinds = [kind for kind, count in jobs.items() for _ in range(count)]
-    choose.shuffle(kinds)
-    places = list(enumerate(kinds, 1))
+    places = _places(jobs, choose)
     _insert(connection, DagRun, (_run(number, kind, choose) for number, kind in places))
     _insert(connection, TaskInstance, (row for number, kind in places for row in _tasks(number, kind, choose)))
     _insert(connection, RenderedTaskInstanceFields, (row for number, _ in places for row in _rendered(number)))
     _insert(connection, XComModel, (row for number, kind in places for row in _xcoms(number, kind, choose)))
+
+
+def _places(jobs: dict[str, int], choose: random.Random) -> list[tuple[int, str]]:
+    """The number and the kind of each job."""
+    kinds = [kind for kind, count in jobs.items() for _ in range(count)]
+    choose.shuffle(kinds)
+    return list(enumerate(kinds, 1))
 
 
 def _insert(connection: sqlalchemy.Connection, model: Any, rows: Iterator[dict[str, Any]]) -> None:

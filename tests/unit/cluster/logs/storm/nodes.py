@@ -247,7 +247,8 @@ class Nodes:
         return 200
 
     async def patch(self, resource: object, namespace: str, name: str, patch: dict[str, Any]) -> None:
-        """Take annotations of a job."""
+        """Take annotations of a job, of which the patch says by its uid that it is this one."""
+        assert patch["metadata"]["uid"] == f"uid-{name}"
         if isinstance(self.saves, ApiError):
             raise self.saves
         await asyncio.sleep(self.saves)
