@@ -17,7 +17,7 @@ class FoundJobsTrigger(BaseTrigger):
 
     It ends no job, and writes nothing on any.
 
-    :param wanted: the fields of :class:`~airflow_trainer_provider.cluster.operations.find.Wanted`.
+    :param wanted: the fields of :class:`~airflow_trainer_provider.job.backend.Wanted`.
     :param allowed_phases: the phases in which the wait succeeds.
     :param kubernetes_conn_id: the connection to the cluster.
     :param namespace: where to look; None takes the connection's, and then ``[trainer] namespace``.

@@ -1,8 +1,8 @@
 """One strict API server over HTTP, for races and errors that a real cluster does not produce on demand.
 
-What talks to a cluster is tested against it, through the real client. The tests of the log readers and of the watch also
-have stand-ins of the client: a storm runs in virtual time, in which no socket is read, and a kubelet that stops in the
-middle of a line, or a watch that ends at a chosen event, are no answers of an API server.
+What talks to a cluster is tested against it, through the real client. The tests of the log readers and of the watch
+also have stand-ins of the client: a storm runs in virtual time, in which no socket is read, and a kubelet that stops in
+the middle of a line, or a watch that ends at a chosen event, are no answers of an API server.
 
 A test names what the cluster holds and how some requests are answered, does one thing, and compares the requests and
 what is left::

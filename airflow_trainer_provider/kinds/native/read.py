@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 
 from airflow_trainer_provider.job.diagnosis.causes import DELETED
 from airflow_trainer_provider.job.status import JobPhase
@@ -18,6 +18,7 @@ from airflow_trainer_provider.kinds.objects.labels import (
     written_groups,
 )
 from airflow_trainer_provider.kinds.status.deletion import MISSED, deletion_of
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 #: The rank of a Job's first Pod.
 FIRST_RANK = f"{PREFIX}/first-rank"
@@ -174,7 +175,7 @@ def _condition(child: Manifest, kind: str) -> Manifest | None:
 
 
 def _time(text: str | None) -> datetime | None:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc) if text else None
+    return parse_time(text) if text else None
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:
