@@ -59,7 +59,7 @@ class Plan:
     :param seconds: for which faults happen and jobs end at random.
     :param rate: jobs that end in a second.
     :param gap: seconds between two faults, on average.
-    :param patience: seconds after the last fault within which all ends have to be reported.
+    :param timeout: seconds after the last fault within which all ends have to be reported.
     :param growth: MiB by which the process may have grown at the end.
     """
 
@@ -67,7 +67,7 @@ class Plan:
     seconds: float = 540
     rate: float = 4
     gap: float = 6
-    patience: float = 60
+    timeout: float = 60
     growth: float = 20
 
 
@@ -380,10 +380,10 @@ class Soak:
 
     async def _attach(self) -> None:
         """Wait until the process has found all jobs."""
-        until = time.monotonic() + self._plan.patience
+        until = time.monotonic() + self._plan.timeout
         while (attached := await self._ask("attached")) < self._plan.jobs:
             if time.monotonic() > until:
-                raise RuntimeError(f"after {self._plan.patience:.0f} s, {attached} of {self._plan.jobs} jobs are found")
+                raise RuntimeError(f"after {self._plan.timeout:.0f} s, {attached} of {self._plan.jobs} jobs are found")
             await asyncio.sleep(0.2)
 
     async def _wait_for(self, names: Iterable[str]) -> None:
@@ -426,10 +426,10 @@ class Soak:
     async def _settle(self) -> float | None:
         """Wait until all ends so far have been reported.
 
-        :return: how long that took in seconds; None where patience was at its end.
+        :return: how long that took in seconds; None where the timeout has passed.
         """
         begun = time.monotonic()
-        while (seconds := time.monotonic() - begun) < self._plan.patience:
+        while (seconds := time.monotonic() - begun) < self._plan.timeout:
             if all(job.events for job in self.jobs.values() if job.end):
                 return seconds
             await asyncio.sleep(0.2)
@@ -500,8 +500,8 @@ def _print(found: Found, plan: Plan) -> bool:
     right, every = len(found.jobs) - len(complaints), len(found.jobs)
     verdicts = [
         verdict(f"each job's event was reported once, and was right: {right:,} of {every:,}", right == every),
-        _in_time(f"all reported within {plan.patience:.0f} s after the last fault", found.settled),
-        _in_time(f"{plan.jobs:,} ends at once reported within {plan.patience:.0f} s", found.last),
+        _in_time(f"all reported within {plan.timeout:.0f} s after the last fault", found.settled),
+        _in_time(f"{plan.jobs:,} ends at once reported within {plan.timeout:.0f} s", found.last),
         verdict(
             f"the process grew by at most {plan.growth:.0f} MiB, of {found.resident[0] / 2**20:.0f}: "
             f"{found.growth:.1f} MiB",

@@ -58,7 +58,7 @@ class Plan:
     :param ends: how many jobs end one after the other.
     :param spread: the seconds over which they do: no shorter than the longest interval of a contender, else who polls
         is looking at a lucky, or an unlucky, moment.
-    :param patience: seconds until an end that has not been reported counts as missing.
+    :param timeout: seconds until an end that has not been reported counts as missing.
     :param attach: seconds that it may take to find all jobs.
     :param restart_at: the count of jobs at which the API server is restarted; None for never.
     :param restarts: how long it is down each time, in seconds, beside what it takes to start.
@@ -74,7 +74,7 @@ class Plan:
     job_window: float = 20
     ends: int = 200
     spread: float = 10
-    patience: float = 12
+    timeout: float = 12
     attach: float = 60
     restart_at: int | None = 1000
     restarts: Sequence[float] = (0, 0.5, 1, 2, 3, 5, 8, 12, 18, 25)
@@ -90,9 +90,7 @@ class Plan:
 
 
 #: Shows that it works, and no more.
-QUICK = Plan(
-    counts=(1, 5), settle=2, window=2, job_window=2, ends=2, spread=1, patience=12, restart_at=None, all_from=1
-)
+QUICK = Plan(counts=(1, 5), settle=2, window=2, job_window=2, ends=2, spread=1, timeout=12, restart_at=None, all_from=1)
 
 
 @dataclass
@@ -226,7 +224,7 @@ class Measurement:
             await client.ask("rest")
             if all_end:
                 begun = time.monotonic()
-                await self._end(client, list(self.population.running), spread=None, patience=60)
+                await self._end(client, list(self.population.running), spread=None, timeout=60)
                 figures.all_seconds = time.monotonic() - begun
             if restart:
                 await self._restart(client)
@@ -267,11 +265,11 @@ class Measurement:
     async def _ends(self, client: Client) -> None:
         figures = self.figures
         names = some(list(self.population.running), min(self.plan.ends, figures.count))
-        latencies = await self._end(client, names, self.plan.spread, self.plan.patience)
+        latencies = await self._end(client, names, self.plan.spread, self.plan.timeout)
         if latencies:
             figures.latency = (percentile(latencies, 50), percentile(latencies, 99))
 
-    async def _end(self, client: Client, names: Sequence[str], spread: float | None, patience: float) -> list[float]:
+    async def _end(self, client: Client, names: Sequence[str], spread: float | None, timeout: float) -> list[float]:
         """Let jobs end, and wait until that is reported.
 
         :param spread: over so many seconds; None for as fast as can be.
@@ -289,7 +287,7 @@ class Measurement:
         else:
             await asyncio.gather(*(one(name, at * spread / len(names)) for at, name in enumerate(names)))
         last = time.monotonic()
-        while time.monotonic() - last < patience:
+        while time.monotonic() - last < timeout:
             if (await client.ask("counts"))[1] >= already + len(names):
                 break
             await asyncio.sleep(0.2)
@@ -311,9 +309,9 @@ class Measurement:
             for seconds in plan.restarts if figures.contender == "ours" else plan.restarts[:1]:
                 await asyncio.to_thread(_restart_api_server, faults, seconds)
                 names = some(list(self.population.running), 10)
-                latencies += await self._end(client, names, None, 4 * plan.patience)
+                latencies += await self._end(client, names, None, 4 * plan.timeout)
                 ended += len(names)
-                first = await with_timeout(_events_with(floor, names), 4 * plan.patience)
+                first = await with_timeout(_events_with(floor, names), 4 * plan.timeout)
                 events = await client.ask("events")
                 listed = await floor.ask("list seconds")
                 behind = [events[name][0] - first[name][0] - listed for name in names if name in events]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from airflow_trainer_provider.local.processes import UID_VARIABLE
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 SCRIPT = Path(__file__).parent / "scripts" / "job.py"
 _SUPERVISOR = "airflow_trainer_provider.local.supervisor.run"
@@ -51,7 +51,7 @@ class JobFolder:
         except FileNotFoundError:
             return []
 
-    def wait_for_training(self, count: int = 1, seconds: float = PATIENCE) -> None:
+    def wait_for_training(self, count: int = 1, seconds: float = TIMEOUT) -> None:
         """Wait until so many trainings have begun."""
         wait_until(lambda: len(self.trainings()) >= count or None, seconds, lambda: f"trainings: {self.trainings()}")
 

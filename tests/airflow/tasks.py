@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from tests.airflow.jobs import job_processes, line_numbers
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 #: Seconds: the jobs' grace period, and what it takes to signal them to end.
 GRACE = 3
@@ -16,7 +16,7 @@ def start(airflow, dag_id, folder, mode="train", **params):
     """A run whose job trains, and whose task has recorded its job and waits."""
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": mode, **params})
     folder.wait_for_training()
-    wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), PATIENCE, lambda: "no handle in XCom")
+    wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), TIMEOUT, lambda: "no handle in XCom")
     if dag_id not in ("train_waiting", "train_once", "train_patient", "train_changed"):
         airflow.wait_for_task(dag_id, run, "train", "deferred")
     return run
@@ -50,7 +50,7 @@ def assert_adopted_and_trained_once(airflow, dag_id, run, folder):
     def log() -> str:
         return airflow.task_log(dag_id, run, "train", 2)
 
-    wait_until(lambda: "Adopted training job" in log() or None, PATIENCE, log)
+    wait_until(lambda: "Adopted training job" in log() or None, TIMEOUT, log)
     folder.go()
     task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
     assert task["try_number"] == 2

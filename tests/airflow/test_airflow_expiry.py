@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tools.airflow_runner import processes
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 from tools.airflow_runner.code import CHECKOUT, code_digest
 from tools.airflow_runner.expiry import expires, start_expiry, stop_expiry
 from tools.airflow_runner.record import Record, end_recorded, read_record
@@ -49,8 +49,8 @@ class Sleeper:
         self.process = subprocess.Popen(["sleep", "300"], env=os.environ | {MARKER: self.record.marker})
 
     def wait_for_end(self) -> None:
-        self.process.wait(timeout=PATIENCE)
-        wait_until(lambda: not processes.of_instance(self.record.marker) or None, PATIENCE, lambda: "the expiry stays")
+        self.process.wait(timeout=TIMEOUT)
+        wait_until(lambda: not processes.of_instance(self.record.marker) or None, TIMEOUT, lambda: "the expiry stays")
 
 
 @pytest.fixture
@@ -110,12 +110,12 @@ def test_it_outlives_the_checkout_and_the_home(instances, tmp_path):
     shutil.copytree(CHECKOUT / "tools", clone / "tools")
     command = [sys.executable, "-c", SLEEPS_AS_THE_TEST_SAYS, str(tmp_path), str(one.home), "60"]
     expiry = subprocess.Popen(command, cwd=clone, env=os.environ | {MARKER: one.record.marker})
-    wait_until(lambda: (tmp_path / "asleep").exists() or None, PATIENCE, lambda: f"exit status {expiry.poll()}")
+    wait_until(lambda: (tmp_path / "asleep").exists() or None, TIMEOUT, lambda: f"exit status {expiry.poll()}")
     shutil.rmtree(clone)
     shutil.rmtree(one.home)
     (tmp_path / "awake").touch()
 
-    assert expiry.wait(timeout=PATIENCE) == 0
+    assert expiry.wait(timeout=TIMEOUT) == 0
 
     one.wait_for_end()
 

@@ -15,7 +15,7 @@ from tests.airflow.conftest import HERE
 from tests.airflow.jobs import job_processes
 from tests.scale import FULL
 from tools.airflow_runner import AirflowInstance
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [
     pytest.mark.airflow,
@@ -97,7 +97,7 @@ def test_a_pool_that_counts_deferred_tasks_bounds_how_many_jobs_train(airflow, f
     airflow.request("POST", "/pools", json={"name": "gpus", "slots": 1, "include_deferred": True})
     run = airflow.trigger_dag("train_in_pool", {"folder": str(folder)})
     folder.wait_for_training()
-    wait_until(lambda: states(airflow, run)["train", "deferred"] or None, PATIENCE, lambda: str(states(airflow, run)))
+    wait_until(lambda: states(airflow, run)["train", "deferred"] or None, TIMEOUT, lambda: str(states(airflow, run)))
     assert states(airflow, run) == {("train", "deferred"): 1, ("train", "scheduled"): 1}
 
     folder.go()
@@ -115,7 +115,7 @@ def test_a_task_that_depends_on_its_past_waits_for_the_job_of_the_run_before(air
         airflow.request("POST", f"/dags/{dag_id}/dagRuns", json={**which, "conf": {"folder": str(folder)}})
     folder.wait_for_training()
     state = partial(airflow.run_state, dag_id, "day-2")
-    wait_until(lambda: state() == "running" or None, PATIENCE, state)
+    wait_until(lambda: state() == "running" or None, TIMEOUT, state)
     assert airflow.task_states(dag_id, "day-2")["train"] is None
 
     folder.go()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.airflow.jobs import job_processes
 from tools.airflow_runner import AirflowInstance
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.slow]
 
@@ -133,7 +133,7 @@ def _events(airflow, dag_id, kind):
             each for each in events if each["job"]["name"] == f"{dag_id}.train" and each["eventType"] == kind
         ] or None
 
-    events = wait_until(found, PATIENCE, lambda: f"no event {kind} of {dag_id}")
+    events = wait_until(found, TIMEOUT, lambda: f"no event {kind} of {dag_id}")
     for event in events:
         jsonschema.validate(event, RUN_EVENT, format_checker=jsonschema.FormatChecker())
     return events
@@ -141,7 +141,7 @@ def _events(airflow, dag_id, kind):
 
 def _line(statsd, name, dag_id):
     """The one line of a metric, which may come some time after the end of the run."""
-    (line,) = wait_until(lambda: statsd.lines(name, dag_id) or None, PATIENCE, lambda: f"no line of trainer.{name}")
+    (line,) = wait_until(lambda: statsd.lines(name, dag_id) or None, TIMEOUT, lambda: f"no line of trainer.{name}")
     return line
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.airflow.conftest import QUICK_TO_NOTICE
 from tests.airflow.jobs import job_processes, line_numbers
 from tests.airflow.tasks import SIGNALLING, start, worker_processes
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local, pytest.mark.slow, pytest.mark.no_second_chance]
 
@@ -53,7 +53,7 @@ def wait_until_adopted(airflow, dag_id, run):
         latest = airflow.task_instance(dag_id, run, "train")["try_number"]
         return airflow.task_log(dag_id, run, "train", latest) if latest > 1 else ""
 
-    wait_until(lambda: "Adopted training job" in log() or None, PATIENCE, log)
+    wait_until(lambda: "Adopted training job" in log() or None, TIMEOUT, log)
 
 
 def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(airflow, folder):
@@ -68,18 +68,18 @@ def test_a_triggerer_that_comes_back_after_another_took_over_ends_no_job(airflow
     def of_run(component):
         return "\n".join(line for line in airflow.component_log(component).splitlines() if run in line)
 
-    wait_until(lambda: "line 5 of rank 1" in log() or None, PATIENCE, log)
+    wait_until(lambda: "line 5 of rank 1" in log() or None, TIMEOUT, log)
     first = triggerer()
     airflow.add("triggerer-2", "triggerer")
     try:
         airflow.stall("triggerer")
-        wait_until(lambda: triggerer() not in (first, None) or None, PATIENCE, lambda: f"triggerer {triggerer()}")
+        wait_until(lambda: triggerer() not in (first, None) or None, TIMEOUT, lambda: f"triggerer {triggerer()}")
         # One that has only begun to start has no heartbeat yet, and would lose the trigger to the first again.
         seen = last_line(log())
-        wait_until(lambda: last_line(log()) > seen or None, PATIENCE, log)
+        wait_until(lambda: last_line(log()) > seen or None, TIMEOUT, log)
         airflow.send("triggerer", signal.SIGCONT)
         # Airflow 3.3 may have closed the task's log by the time at which the trigger has an answer.
-        wait_until(lambda: "elsewhere: it goes on" in log() + of_run("triggerer") or None, PATIENCE, log)
+        wait_until(lambda: "elsewhere: it goes on" in log() + of_run("triggerer") or None, TIMEOUT, log)
         time.sleep(BACK)
         finish(airflow, "train_deferred", run, folder)
     finally:
@@ -97,12 +97,12 @@ def test_a_worker_that_comes_back_after_its_task_was_taken_from_it_ends_no_job(a
     finally:
         os.kill(worker.pid, signal.SIGCONT)
     # Its next heartbeat is refused, as the task is not its own any more; it ends the task's process.
-    wait_until(lambda: not task.is_running() or None, PATIENCE, lambda: f"still there: {task}")
+    wait_until(lambda: not task.is_running() or None, TIMEOUT, lambda: f"still there: {task}")
 
     def log():
         return airflow.task_log("train_patient", run, "train", 1)
 
-    wait_until(lambda: "shouldn't be running anymore" in log() or None, PATIENCE, log)
+    wait_until(lambda: "shouldn't be running anymore" in log() or None, TIMEOUT, log)
 
     time.sleep(BACK)
     finish(airflow, "train_patient", run, folder)
@@ -116,7 +116,7 @@ def test_a_worker_that_loses_airflows_api_server_ends_no_job(airflow, folder):
         time.sleep(LOST)
         wait_until(
             lambda: state_and_try(airflow, "train_patient", run) != ("running", 1) or None,
-            PATIENCE,
+            TIMEOUT,
             lambda: str(state_and_try(airflow, "train_patient", run)),
         )
     finally:

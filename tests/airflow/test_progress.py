@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
@@ -19,7 +19,7 @@ def reported(airflow, dag_id, run, beyond=0):
         return progress if progress and progress["step"] > beyond else None
 
     # The first request to Airflow from a triggerer takes it some seconds.
-    return wait_until(probe, PATIENCE, lambda: f"{airflow.xcom(dag_id, run, 'train', 'progress')}"[:300])
+    return wait_until(probe, TIMEOUT, lambda: f"{airflow.xcom(dag_id, run, 'train', 'progress')}"[:300])
 
 
 @pytest.mark.parametrize("dag_id", ["train_waiting", pytest.param("train_deferred", marks=pytest.mark.slow)])
@@ -27,7 +27,7 @@ def test_progress_is_in_xcom_while_the_task_waits(airflow, folder, dag_id):
     run = airflow.trigger_dag(dag_id, {"folder": str(folder), "mode": "train"})
     folder.wait_for_training()
     first = reported(airflow, dag_id, run)
-    status = wait_until(lambda: airflow.xcom(dag_id, run, "train", "status"), PATIENCE, lambda: "no status in XCom")
+    status = wait_until(lambda: airflow.xcom(dag_id, run, "train", "status"), TIMEOUT, lambda: "no status in XCom")
     if dag_id == "train_deferred":
         airflow.kill("triggerer")
         airflow.restart("triggerer")

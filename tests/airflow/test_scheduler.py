@@ -13,7 +13,7 @@ import pytest
 
 from tests.airflow.dags.many import COUNT
 from tests.scale import FULL
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800 if FULL else 300)]
 
@@ -102,5 +102,5 @@ def test_tasks_that_fail_while_a_cluster_does_not_answer_keep_no_scheduler_waiti
     print(f"Between two heartbeats, in seconds, of other tasks and of trainings: {rounds}")
 
     # The jobs are ended in the background.
-    wait_until(lambda: black_hole() or None, PATIENCE, lambda: "no request to end the jobs")
+    wait_until(lambda: black_hole() or None, TIMEOUT, lambda: "no request to end the jobs")
     assert late <= usual + MOST_LATE, rounds

@@ -15,7 +15,7 @@ import pytest
 
 from tests.airflow.jobs import job_processes, line_numbers, supervisor_of, time_of
 from tests.airflow_version import AIRFLOW_V_3_3
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
@@ -58,7 +58,7 @@ def test_the_result_reaches_xcom_and_the_lines_the_log(airflow, dag_id, folder):
     folder.wait_for_training()
     if dag_id == "train_deferred":
         airflow.wait_for_task(dag_id, run, "train", "deferred")
-    handle = wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), PATIENCE, lambda: "no handle in XCom")
+    handle = wait_until(lambda: airflow.xcom(dag_id, run, "train", "job"), TIMEOUT, lambda: "no handle in XCom")
     assert airflow.run_state(dag_id, run) == "running"
     folder.go()
 
@@ -180,7 +180,7 @@ def test_a_job_out_of_memory_is_tried_again_where_the_next_try_has_more_or_a_pol
     if AIRFLOW_V_3_3:
         # The delay of the policy, and not the hour of the task.
         folder.wait_for_training()
-        handle = wait_until(lambda: airflow.xcom(dag_id, run, "lost", "job"), PATIENCE, lambda: "no handle in XCom")
+        handle = wait_until(lambda: airflow.xcom(dag_id, run, "lost", "job"), TIMEOUT, lambda: "no handle in XCom")
         supervisor_of(handle["name"]).kill()
         folder.wait_for_training(2)
         folder.go()
@@ -204,7 +204,7 @@ def test_a_job_is_managed_by_tasks_and_who_waits_is_notified(airflow, folder):
         assert (failure["phase"], failure["reason"]) == ("cancelled", "Cancelled")
         # The last lines may come after the end of the run.
         log = partial(airflow.task_log, "train_managed", run, sensor)
-        wait_until(lambda log=log: who in log() or None, PATIENCE, log)
+        wait_until(lambda log=log: who in log() or None, TIMEOUT, log)
     assert job_processes() == []
 
 
@@ -217,7 +217,7 @@ def test_a_submitted_job_is_waited_for_by_sensors_of_every_mode(airflow, folder)
     airflow.wait_for_task(dag_id, run, "deferred", "deferred")
     assert airflow.wait_for_task(dag_id, run, "limited")["state"] == "failed"
     log = partial(airflow.task_log, dag_id, run, "limited")
-    wait_until(lambda: "execution_timeout (1 s) had passed" in log() or None, PATIENCE, log)
+    wait_until(lambda: "execution_timeout (1 s) had passed" in log() or None, TIMEOUT, log)
     folder.go()
 
     airflow.wait_for_run(dag_id, run)
@@ -239,7 +239,7 @@ def test_sensors_say_the_same_whether_they_wait_here_or_in_the_triggerer(airflow
     assert airflow.task_states(dag_id, run) == {"wrong": "failed", "train": "success", **sensors}
     for how in ways:
         log = partial(airflow.task_log, dag_id, run, f"unnamed_{how}")
-        wait_until(lambda log=log: "job: got None" in log() or None, PATIENCE, log)
+        wait_until(lambda log=log: "job: got None" in log() or None, TIMEOUT, log)
         assert "name: got None" not in log()
         failure = airflow.xcom(dag_id, run, f"silent_{how}", "failure")
         assert failure["traceback"][-1] == "ValueError: rank 1 has had enough", (how, failure)

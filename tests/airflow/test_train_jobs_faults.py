@@ -19,7 +19,7 @@ from tests.airflow.tasks import (
     worker_processes,
 )
 from tests.airflow_version import AIRFLOW_V_3_3
-from tools.airflow_runner.api import PATIENCE, wait_until
+from tools.airflow_runner.api import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.local]
 
@@ -94,7 +94,7 @@ def test_marking_the_task_failed_ends_every_process_within_the_grace_period(airf
 
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
     name = airflow.xcom(dag_id, run, "train", "job")["name"]
-    wait_until(lambda: airflow.status_of(name).phase.ended or None, PATIENCE, lambda: str(airflow.status_of(name)))
+    wait_until(lambda: airflow.status_of(name).phase.ended or None, TIMEOUT, lambda: str(airflow.status_of(name)))
     assert airflow.status_of(name).phase == "cancelled"
     assert airflow.task_instance(dag_id, run, "train")["state"] == "failed"
 
@@ -105,7 +105,7 @@ def test_a_deferred_job_outlives_its_triggerer(airflow, folder, number):
     run = start(airflow, "train_deferred", folder)
     wait_until(
         lambda: "line 5 of rank 1" in airflow.task_log("train_deferred", run, "train") or None,
-        PATIENCE,
+        TIMEOUT,
         lambda: "no lines",
     )
 
@@ -129,7 +129,7 @@ def test_clearing_a_waiting_task_leaves_one_job(airflow, dag_id, folder):
 
     airflow.clear(dag_id, run, "train")
     airflow.wait_for_task(dag_id, run, "train", frozenset({"running", "deferred"}), try_number=2)
-    wait_until(lambda: len(job_processes()) == 2 or None, PATIENCE, lambda: str(job_processes()))
+    wait_until(lambda: len(job_processes()) == 2 or None, TIMEOUT, lambda: str(job_processes()))
     folder.go()
 
     task = airflow.wait_for_task(dag_id, run, "train", "success", try_number=2)
@@ -151,7 +151,7 @@ def wait_for_reports(airflow, dag_id, run, count):
     def reported():
         return airflow.component_log("scheduler").count(report)
 
-    wait_until(lambda: reported() == count or None, PATIENCE, lambda: f"{reported()} reports")
+    wait_until(lambda: reported() == count or None, TIMEOUT, lambda: f"{reported()} reports")
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_a_deferred_task_of_a_run_that_is_deleted_and_made_again_has_a_job_of_it
 
     folder.wait_for_training(2)
     airflow.wait_for_task(dag_id, run, "train", "deferred")
-    wait_until(lambda: not [each for each in earlier if each.is_running()] or None, PATIENCE, lambda: str(earlier))
+    wait_until(lambda: not [each for each in earlier if each.is_running()] or None, TIMEOUT, lambda: str(earlier))
     # What ends the earlier job leaves the later one.
     assert len(job_processes()) == 2
     folder.go()
@@ -193,11 +193,11 @@ def test_a_task_that_does_not_wait_trains_once_for_each_clear_and_each_run_of_it
     run = airflow.trigger_dag("train_forgotten", conf)
     again(1, try_number=1)
     folder.go()
-    wait_until(lambda: not job_processes() or None, PATIENCE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, TIMEOUT, lambda: f"still there: {job_processes()}")
 
     airflow.clear("train_forgotten", run, "train")
     again(2, try_number=2)
-    wait_until(lambda: not job_processes() or None, PATIENCE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, TIMEOUT, lambda: f"still there: {job_processes()}")
     folder.stay()
 
     for trainings in (3, 4):
@@ -208,7 +208,7 @@ def test_a_task_that_does_not_wait_trains_once_for_each_clear_and_each_run_of_it
         assert not [process for process in earlier if process.is_running()]
     assert len(job_processes()) == 2
     folder.go()
-    wait_until(lambda: not job_processes() or None, PATIENCE, lambda: f"still there: {job_processes()}")
+    wait_until(lambda: not job_processes() or None, TIMEOUT, lambda: f"still there: {job_processes()}")
     assert len(folder.trainings()) == 4
 
 
@@ -223,7 +223,7 @@ def test_execution_timeout_ends_the_job_of_a_deferred_task(airflow, folder):
     def log() -> str:
         return airflow.task_log("train_limited", run, "train")
 
-    wait_until(lambda: "execution_timeout" in log() or None, PATIENCE, log)
+    wait_until(lambda: "execution_timeout" in log() or None, TIMEOUT, log)
 
 
 def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder):
@@ -235,7 +235,7 @@ def test_the_timeout_of_the_run_ends_the_job_of_a_deferred_task(airflow, folder)
     name = airflow.xcom("train_run_limited", run, "train", "job")["name"]
     assert airflow.wait_for_run("train_run_limited", run) == "failed"
     wait_until(lambda: not job_processes() or None, SIGNALLING + GRACE, lambda: f"still there: {job_processes()}")
-    wait_until(lambda: airflow.status_of(name).phase.ended or None, PATIENCE, lambda: str(airflow.status_of(name)))
+    wait_until(lambda: airflow.status_of(name).phase.ended or None, TIMEOUT, lambda: str(airflow.status_of(name)))
     # Whether the trigger or the scheduler ends it first is chance.
     assert airflow.status_of(name).message in (SKIPPED, "the run of its task is over")
 

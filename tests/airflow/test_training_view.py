@@ -13,7 +13,7 @@ from airflow_trainer_provider.plugins.view.access import HAS_COOKIE_SESSIONS
 from tests.airflow.conftest import HERE, AirflowUnderTest
 from tests.airflow.jobs import JobFolder
 from tests.airflow.users import log_in, user_settings
-from tools.airflow_runner.api import ANSWER_SECONDS, PATIENCE, wait_until
+from tools.airflow_runner.api import ANSWER_SECONDS, TIMEOUT, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -78,21 +78,21 @@ def test_the_view_follows_a_job_to_its_end(airflow: _Airflow, folder: JobFolder,
         return run["outcome"] in ("starting", "running") or None
 
     # Whoever waits for the job reports its state some seconds after the submit.
-    wait_until(reported, PATIENCE, lambda: f"{viewer.get(RUNS).json()['runs']}")
+    wait_until(reported, TIMEOUT, lambda: f"{viewer.get(RUNS).json()['runs']}")
 
     def listed(view_: str) -> list[dict[str, Any]]:
         rows = viewer.get("/trainer/api/jobs", params={"view": view_, "q": run_id}).raise_for_status().json()["jobs"]
         return [row for row in rows if row["uid"] == job["uid"]]
 
     # An index of the jobs is shared for two seconds.
-    wait_until(lambda: listed("active") or None, PATIENCE, lambda: "it is not listed")
+    wait_until(lambda: listed("active") or None, TIMEOUT, lambda: "it is not listed")
     (row,) = listed("active")
     assert (row["owner"], row["nodes"], row["dag_id"], row["is_active"]) == ("airflow", 2, DAG, True)
     assert row["actions"]["stop"] == {"allowed": False, "why": "You may not edit this task instance."}
 
     folder.go()
     assert airflow.wait_for_run(DAG, run_id) == "success"
-    wait_until(lambda: not listed("active") or None, PATIENCE, lambda: "the job is still active")
+    wait_until(lambda: not listed("active") or None, TIMEOUT, lambda: "the job is still active")
     assert [(row["state"], row["note"]) for row in listed("all")] == [
         ("succeeded", "All 2 replicas completed: loss 0.5.")
     ]
@@ -136,7 +136,7 @@ def test_only_an_editor_stops_the_job_and_the_audit_log_has_it(
 
     assert airflow.of("uma").post(f"{path}/stop", json=body).status_code == 202
 
-    wait_until(lambda: airflow.status_of(job["name"]).phase.ended or None, PATIENCE, lambda: "the job goes on")
+    wait_until(lambda: airflow.status_of(job["name"]).phase.ended or None, TIMEOUT, lambda: "the job goes on")
     assert airflow.status_of(job["name"]).phase.value == "cancelled"
     assert airflow.task_instance(DAG, run_id, "train")["state"] == "failed"
     events = airflow.request("GET", "/eventLogs", params={"dag_id": DAG, "run_id": run_id, "limit": 100})

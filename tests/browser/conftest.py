@@ -21,7 +21,7 @@ from tools.airflow_runner.demo import DAG_ID
 PICTURES = CHECKOUT / "docs" / "_static" / "screenshots"
 
 #: Milliseconds for whatever a page has to do, on a busy machine.
-PATIENCE = 60_000
+TIMEOUT = 60_000
 #: Seconds for a test with its fixtures, where it is not marked with another limit: the first one waits for an Airflow.
 LIMIT = 600
 
@@ -80,8 +80,8 @@ def _page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce")
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
+        page.set_default_timeout(TIMEOUT)
+        expect.set_options(timeout=TIMEOUT)
         yield page
         browser.close()
 

@@ -10,8 +10,8 @@ import pytest
 from benchmarks import submit, waiting
 from benchmarks.cluster import bench_namespace
 
-#: Patience for a contender that polls each ten seconds, on a busy machine; a window in which the poll asks in any case.
-_PLAN = replace(waiting.QUICK, window=4, patience=40, attach=180)
+#: Time for a contender that polls each ten seconds, on a busy machine; a window in which the poll asks in any case.
+_PLAN = replace(waiting.QUICK, window=4, timeout=40, attach=180)
 
 
 # It counts the requests of the whole cluster, and the processes that wait need the processors.

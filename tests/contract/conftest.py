@@ -49,7 +49,7 @@ class BackendCase(Protocol):
     :param backend: what is tested.
     :param shared: a folder that the test and the replicas both see.
     :param leader: the replica that holds rank 0.
-    :param patience: no test waits longer for anything: a contract that takes longer is broken; seconds.
+    :param timeout: no test waits longer for anything: a contract that takes longer is broken; seconds.
     :param pause: between two looks at what a test waits for; seconds.
     :param notices_within: how soon after a replica's failure the job's end is reported, also on a machine that stalls;
         seconds.
@@ -63,7 +63,7 @@ class BackendCase(Protocol):
     backend: Backend
     shared: Path
     leader: str
-    patience: float
+    timeout: float
     pause: float
     notices_within: float
     measures_memory: bool
@@ -92,7 +92,7 @@ class LocalCase:
     keep: timedelta | None = None
     backend: LocalBackend = field(init=False)
     leader = "worker-0"
-    patience = 60
+    timeout = 60
     pause = 0.02
     notices_within = 20
     measures_memory = True
@@ -161,7 +161,7 @@ class Contract:
     async def end(
         self, handle: JobHandle, reader: str | None = "contract", startup_timeout: float | None = None
     ) -> JobStatus:
-        deadline = datetime.now(timezone.utc) + timedelta(seconds=self.case.patience)
+        deadline = datetime.now(timezone.utc) + timedelta(seconds=self.case.timeout)
         return await follow(
             self.backend,
             handle,
@@ -190,7 +190,7 @@ class Contract:
             return True
 
     async def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + self.case.patience
+        end = time.monotonic() + self.case.timeout
         while not condition():
             assert time.monotonic() < end, "it has not come true"
             await asyncio.sleep(self.case.pause)

@@ -25,7 +25,7 @@ from airflow_trainer_provider.local.processes import processes_of
 from airflow_trainer_provider.spec import parse_spec
 
 #: How long a job of a test may take, in seconds.
-PATIENCE = 450
+TIMEOUT = 450
 
 
 @dataclass
@@ -38,7 +38,7 @@ class RunningJob:
 
     async def end(self) -> JobStatus:
         """Wait for its end; its lines are in ``lines`` then."""
-        deadline = datetime.now(timezone.utc) + timedelta(seconds=PATIENCE)
+        deadline = datetime.now(timezone.utc) + timedelta(seconds=TIMEOUT)
         return await follow(self.backend, self.handle, emit=self.lines.append, reader="test", deadline=deadline)
 
     @property

@@ -20,8 +20,8 @@ _PAUSES = (0.5, 1.0, 2.0, 4.0)
 FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 #: Seconds to wait for what takes a few on an idle machine, and for the end of a task or a run. Both are upper bounds,
 #: for machines that stall.
-PATIENCE = 180.0
-RUN_PATIENCE = 360.0
+TIMEOUT = 180.0
+RUN_TIMEOUT = 360.0
 #: Seconds to wait for an answer: longer than the API server itself waits for SQLite's lock.
 ANSWER_SECONDS = 90.0
 _HEALTH_SECONDS = 10.0
@@ -150,7 +150,7 @@ class AirflowApi:
             return {}
         return {name: part["status"] for name, part in answer.json().items()}
 
-    def wait_for_dag(self, dag_id: str, timeout: float = PATIENCE) -> dict[str, Any]:
+    def wait_for_dag(self, dag_id: str, timeout: float = TIMEOUT) -> dict[str, Any]:
         """
         Wait until the DAG processor has parsed a DAG.
 
@@ -170,7 +170,7 @@ class AirflowApi:
         return {error["filename"]: error["stack_trace"] for error in found}
 
     def trigger_dag(
-        self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = PATIENCE, run_id: str | None = None
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, timeout: float = TIMEOUT, run_id: str | None = None
     ) -> str:
         """
         Start a run, as soon as the DAG is known.
@@ -197,7 +197,7 @@ class AirflowApi:
         """
         return str(self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
-    def wait_for_run(self, dag_id: str, run_id: str, timeout: float = RUN_PATIENCE) -> str:
+    def wait_for_run(self, dag_id: str, run_id: str, timeout: float = RUN_TIMEOUT) -> str:
         """
         Wait for a run's end.
 
@@ -253,7 +253,7 @@ class AirflowApi:
         run_id: str,
         task_id: str,
         states: str | frozenset[str] = FINAL_STATES,
-        timeout: float = RUN_PATIENCE,
+        timeout: float = RUN_TIMEOUT,
         map_index: int = -1,
         try_number: int = 0,
     ) -> dict[str, Any]:

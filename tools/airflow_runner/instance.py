@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Row, create_engine, text
 
-from tools.airflow_runner.api import PATIENCE, RUN_PATIENCE, AirflowApi, wait_until
+from tools.airflow_runner.api import RUN_TIMEOUT, TIMEOUT, AirflowApi, wait_until
 from tools.airflow_runner.code import code_digest
 from tools.airflow_runner.databases import chosen_database
 from tools.airflow_runner.record import Record, end_recorded
@@ -99,7 +99,7 @@ class AirflowInstance(AirflowApi):
         """Stop."""
         self.stop()
 
-    def start(self, timeout: float = RUN_PATIENCE) -> AirflowInstance:
+    def start(self, timeout: float = RUN_TIMEOUT) -> AirflowInstance:
         """
         Start all components and wait until each is healthy.
 
@@ -145,7 +145,7 @@ class AirflowInstance(AirflowApi):
         for process in self._running.values():
             process.wait()
 
-    def wait_until_healthy(self, timeout: float = PATIENCE) -> None:
+    def wait_until_healthy(self, timeout: float = TIMEOUT) -> None:
         """
         Wait until the health endpoint calls every component healthy.
 
@@ -214,9 +214,9 @@ class AirflowInstance(AirflowApi):
         """
         process = self._running.pop(component)
         os.killpg(process.pid, signum)
-        process.wait(timeout=PATIENCE)
+        process.wait(timeout=TIMEOUT)
 
-    def restart(self, component: str, timeout: float = PATIENCE) -> None:
+    def restart(self, component: str, timeout: float = TIMEOUT) -> None:
         """
         Start a component, after ending it if it runs, and wait until all are healthy.
 

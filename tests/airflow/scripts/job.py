@@ -18,14 +18,14 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "900"))
+TIMEOUT_SECONDS = float(os.environ.get("TIMEOUT_SECONDS", "900"))
 
 
 def train(folder: Path, rank: int, last_lines: int = 0) -> None:
     if rank == 0:
         with (folder / "trainings").open("a") as file:
             file.write(f"{os.environ['TRAINER_JOB_NAME']}\n")
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     line = 0
     while not (folder / "go").exists() and time.monotonic() < end:
         print(f"line {line} of rank {rank}")
@@ -59,7 +59,7 @@ def main(mode: str, folder: Path) -> None:
     if mode in ("raise", "hopeless", "shout"):
         if rank == 1:
             raise ValueError("rank 1 has had enough") if mode == "raise" else ImportError("no module named so")
-        time.sleep(PATIENCE_SECONDS)
+        time.sleep(TIMEOUT_SECONDS)
     if mode == "hold":
         block = bytearray(200 << 20)
         time.sleep(2)

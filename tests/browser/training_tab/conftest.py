@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Frame, Page, expect
 from tests.airflow.conftest import AirflowUnderTest
 from tests.airflow.users import log_in, user_settings
 from tests.browser.checks import TRAINING_TAB
-from tests.browser.conftest import PATIENCE
+from tests.browser.conftest import TIMEOUT
 
 HERE = Path(__file__).parent
 #: As behind a proxy that several services share.
@@ -88,7 +88,7 @@ def context(_page: Page, airflow: AirflowUnderTest) -> Iterator[BrowserContext]:
     context = _page.context.browser.new_context(
         viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce", timezone_id="UTC"
     )
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT)
     page = context.new_page()
     page.goto(f"{airflow.url}/")
     page.get_by_label("Username").fill(USER)

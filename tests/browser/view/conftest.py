@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE
+from tests.browser.conftest import TIMEOUT
 from tests.browser.view.server import ViewServer, serve
 
 #: A browser reports each refused request itself, and what it thinks of Airflow's frame.
@@ -38,7 +38,7 @@ def _own_page(_page: Page) -> Iterator[Page]:
     # Buttons that copy write to it.
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(TIMEOUT)
     yield page
     context.close()
 

@@ -63,7 +63,7 @@ def train(on_cluster, airflow, tmp_path):
             folder = JobFolder(tmp_path / str(len(trainings)))
             folder.path.mkdir()
             folder.path.chmod(0o777)
-            run = on_cluster.run(dag_id, backend, folder=str(folder), patience="1800", nodes=nodes, **params)
+            run = on_cluster.run(dag_id, backend, folder=str(folder), timeout="1800", nodes=nodes, **params)
             trainings.append(Training(backend, dag_id, run, folder))
             begun.append(trainings[-1])
         for each in begun:

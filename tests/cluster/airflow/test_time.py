@@ -30,7 +30,7 @@ def start(on_cluster, folder):
     """Function (DAG, backend) -> both, and the run. Its job trains in the test's folder until all are let go."""
 
     def start(dag_id, backend):
-        params = {"folder": str(folder), "patience": "1800", "nodes": 1}
+        params = {"folder": str(folder), "timeout": "1800", "nodes": 1}
         return dag_id, backend, on_cluster.run(dag_id, backend, **params)
 
     return start

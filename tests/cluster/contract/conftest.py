@@ -40,7 +40,7 @@ class ClusterCase:
     access: Access
     namespace: str
     leader = "worker-0"
-    patience = 270
+    timeout = 270
     # Most looks are a process of kubectl.
     pause = 0.2
     notices_within = 60

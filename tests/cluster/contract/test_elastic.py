@@ -34,7 +34,7 @@ async def test_a_node_that_is_lost_is_started_again_and_meets_the_others(contrac
     if contract.backend.name == "mpi-operator":
         pytest.skip("it runs no PyTorch")
     # torchrun notices a lost node after its heartbeat, and waits for another at the next rendezvous.
-    contract.case.patience = 600
+    contract.case.timeout = 600
     elastic = {"min_nodes": 1, "max_nodes": 2, "max_restarts": 3, "rdzv_conf": {"last_call_timeout": 5}}
     job = contract.case.job(_MEETS, framework="pytorch", num_nodes=None, elastic=elastic)
     handle = await contract.submit(job)

@@ -25,7 +25,7 @@ def one_of_all(contract):
 async def test_pods_of_a_node_that_does_not_answer_hold_the_next_try_back_for_their_grace_period_only(
     contract, faults, caplog
 ):
-    contract.case.patience = 540
+    contract.case.timeout = 540
     job = contract.case.job('note("trained", "x"); note("began"); wait_for("go")', nodes=1)
     first = await contract.submit(job, 1)
     following = asyncio.ensure_future(contract.end(first))

@@ -59,7 +59,7 @@ def one_of_all(contract):
 
 @pytest.mark.usefixtures("one_of_all")
 async def test_the_api_server_is_down_while_a_job_runs_and_while_another_is_submitted(contract, faults):
-    contract.case.patience = 540
+    contract.case.timeout = 540
     handle = await contract.submit(job_of(contract))
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)
@@ -113,7 +113,7 @@ async def test_the_controller_is_away_at_submit(contract, faults):
     controller = _CONTROLLERS.get(contract.backend.name)
     if controller is None:
         pytest.skip("it has no controller of its own")
-    contract.case.patience = 540
+    contract.case.timeout = 540
     job = job_of(contract)
     with faults.controller_stopped(controller):
         submitting = asyncio.ensure_future(contract.submit(job))
@@ -131,7 +131,7 @@ async def test_the_controller_is_replaced_while_the_job_runs(contract, faults):
     controller = _CONTROLLERS.get(contract.backend.name)
     if controller is None:
         pytest.skip("it has no controller of its own")
-    contract.case.patience = 540
+    contract.case.timeout = 540
     handle = await contract.submit(job_of(contract))
     following = asyncio.ensure_future(contract.end(handle))
     await running(contract, handle)

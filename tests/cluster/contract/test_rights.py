@@ -34,7 +34,7 @@ async def without_watch(contract, cluster, namespace):
 @pytest.mark.usefixtures("without_watch")
 async def test_a_job_is_followed_by_lists_alone(contract):
     # One list in ten seconds.
-    contract.case.patience = 540
+    contract.case.timeout = 540
     names = ["worker-0", "worker-1"]
 
     handle, status = await contract.run(contract.case.job('print("line of", me)', nodes=2))

@@ -76,7 +76,7 @@ async def test_an_image_or_a_secret_that_is_missing(contract, failed):
         failed("image missing", without_image), failed("Secret missing", without_secret, task="another")
     )
 
-    # Not sooner. Later than the patience of the case, the verdict would be another one.
+    # Not sooner. Later than the timeout of the case, the verdict would be another one.
     assert time.monotonic() - begun >= 60
     assert image.reason in ("ImagePullBackOff", "ErrImagePull")
     assert image.retry_can_help == "no"

@@ -101,7 +101,7 @@ async def test_a_revision_that_is_not_there_uses_up_the_restarts(contract, data)
     if contract.backend.name != "training-operator":
         pytest.skip("the controller counts such restarts itself")
     # The verdict itself takes a minute.
-    contract.case.patience = 600
+    contract.case.timeout = 600
     job = contract.case.job("pass", nodes=1, volumes=[data.git(revision="mian")], run_policy={"backoff_limit": 1})
 
     diagnosis = await verdict(contract, job)

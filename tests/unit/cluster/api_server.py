@@ -24,7 +24,7 @@ from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Po
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator
 
 #: Seconds until what a test waits for has happened, on a machine that stalls.
-PATIENCE = 60
+TIMEOUT = 60
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -216,7 +216,7 @@ class StreamingServer:
 
 async def until(reached: Callable[[], object]) -> None:
     """Wait until it is so."""
-    for _ in range(200 * PATIENCE):
+    for _ in range(200 * TIMEOUT):
         if reached():
             return
         await asyncio.sleep(0.005)

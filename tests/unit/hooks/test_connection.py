@@ -87,12 +87,12 @@ def test_what_cannot_be_read_is_named(values, words):
 class _SecretsBackend:
     """It fails, or finds none; or it finds the connection when it is asked again."""
 
-    def __init__(self, trouble=None, *, recovers=False):
-        self.trouble, self.recovers, self.is_asked_again = trouble, recovers, False
+    def __init__(self, fault=None, *, recovers=False):
+        self.fault, self.recovers, self.is_asked_again = fault, recovers, False
 
     def get_connection(self, conn_id):
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         found = self.recovers and self.is_asked_again
         self.is_asked_again = True
         return Connection(conn_id=conn_id, conn_type="kubernetes") if found else None

@@ -17,7 +17,7 @@ from airflow_trainer_provider.hooks import loop as module
 from airflow_trainer_provider.hooks.loop import run, run_aside
 from tests.unit.hooks.interrupting import Interrupted, interrupted_at_each_line
 
-PATIENCE = 60
+TIMEOUT = 60
 
 
 async def _loop():
@@ -49,7 +49,7 @@ def on_signal():
 
 def _signal_when(began):
     def kill():
-        began.wait(PATIENCE)
+        began.wait(TIMEOUT)
         os.kill(os.getpid(), signal.SIGUSR1)
 
     threading.Thread(target=kill).start()
@@ -70,14 +70,14 @@ def test_threads_that_need_the_first_loop_at_once_get_the_same(monkeypatch):
     together, found = threading.Barrier(8), []
 
     def ask():
-        together.wait(PATIENCE)
-        found.append(run(_loop(), timeout=PATIENCE))
+        together.wait(TIMEOUT)
+        found.append(run(_loop(), timeout=TIMEOUT))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
 
     assert len(found) == 8
     assert len(set(found)) == 1
@@ -94,7 +94,7 @@ def test_what_the_coroutine_raises_is_raised():
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
-        run(fail(), timeout=PATIENCE)
+        run(fail(), timeout=TIMEOUT)
 
 
 def test_a_coroutine_that_takes_too_long_is_ended():
@@ -144,13 +144,13 @@ def test_a_signal_handler_that_raises_between_any_two_lines_leaves_the_loop_to_o
 
     # To make the loop takes locks of the library, which only a trace function leaves locked.
     loop, interrupted = run(_loop()), 0
-    for each in interrupted_at_each_line(lambda: run(work(), timeout=PATIENCE)):
+    for each in interrupted_at_each_line(lambda: run(work(), timeout=TIMEOUT)):
         interrupted += each
-        assert run(_loop(), timeout=PATIENCE) is loop
+        assert run(_loop(), timeout=TIMEOUT) is loop
         # Another thread, too, which shares no reentrant lock with this one.
-        other = threading.Thread(target=run, args=(asyncio.sleep(0),), kwargs={"timeout": PATIENCE}, daemon=True)
+        other = threading.Thread(target=run, args=(asyncio.sleep(0),), kwargs={"timeout": TIMEOUT}, daemon=True)
         other.start()
-        other.join(PATIENCE)
+        other.join(TIMEOUT)
         assert not other.is_alive()
     assert interrupted > 50
 
@@ -160,14 +160,14 @@ def test_a_signal_handler_uses_the_loop_while_its_thread_waits_for_it(on_signal)
 
     async def main():
         began.set()
-        return await asyncio.to_thread(over.wait, PATIENCE)
+        return await asyncio.to_thread(over.wait, TIMEOUT)
 
     async def note(how):
         called.append(how)
 
     def handler(*_):
         run(note("run"))
-        run_aside(note("aside"), PATIENCE)
+        run_aside(note("aside"), TIMEOUT)
         over.set()
 
     on_signal(handler)
@@ -177,11 +177,11 @@ def test_a_signal_handler_uses_the_loop_while_its_thread_waits_for_it(on_signal)
     assert called == ["run", "aside"]
 
 
-def test_what_is_done_aside_goes_on_after_its_callers_patience(caplog):
+def test_what_is_done_aside_goes_on_after_its_callers_timeout(caplog):
     go, ended = threading.Event(), threading.Event()
 
     async def work():
-        await asyncio.to_thread(go.wait, PATIENCE)
+        await asyncio.to_thread(go.wait, TIMEOUT)
         ended.set()
         raise ValueError("for the log")
 
@@ -189,7 +189,7 @@ def test_what_is_done_aside_goes_on_after_its_callers_patience(caplog):
     assert not ended.is_set()
     with caplog.at_level(logging.ERROR):
         go.set()
-        assert ended.wait(PATIENCE)
+        assert ended.wait(TIMEOUT)
         run(asyncio.sleep(0))
 
     assert "for the log" in caplog.text
@@ -201,13 +201,13 @@ def test_a_fork_has_a_loop_of_its_own_and_leaves_its_parents_alone():
     if child == 0:
         # Whatever happens, it does not go on with the tests.
         try:
-            other = run(_loop(), timeout=PATIENCE)
+            other = run(_loop(), timeout=TIMEOUT)
             os._exit(0 if other is not mine and not mine.is_closed() else 1)
         finally:
             os._exit(1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert run(_loop(), timeout=PATIENCE) is mine
+    assert run(_loop(), timeout=TIMEOUT) is mine
 
 
 def test_what_is_in_the_loop_is_closed_before_the_interpreter_ends():

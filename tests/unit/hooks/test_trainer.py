@@ -344,16 +344,16 @@ async def test_the_option_says_whose_lines_are_shown(clusters, monkeypatch, want
 
 
 class _Backend:
-    def __init__(self, trouble=None):
-        self.trouble, self.cancelled, self.released = trouble, [], []
+    def __init__(self, fault=None):
+        self.fault, self.cancelled, self.released = fault, [], []
         self.tasks = {"another": IDENTITY.model_copy(update={"deployment": "elsewhere", "try_number": 1})}
 
     async def result(self, handle):
         return b'{"metrics": {"loss": 0.5}}'
 
     async def log_tail(self, handle, replica, lines):
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         return ["Traceback (most recent call last):", '  File "a", line 1, in a', "ValueError: no"]
 
     async def find(self, identity):

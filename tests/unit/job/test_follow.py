@@ -263,11 +263,11 @@ async def test_a_job_that_does_not_start_in_time_is_ended_and_has_failed(at_the_
     ]
 
 
-@pytest.mark.parametrize("bound", ["deadline", "patience"])
+@pytest.mark.parametrize("bound", ["deadline", "timeout"])
 async def test_a_job_that_cannot_start_and_does_not_end_either_is_not_waited_for_without_end(monkeypatch, bound):
     late = datetime.now(timezone.utc) - timedelta(seconds=60)
     backend = _Backend(JobStatus(phase=JobPhase.STARTING, queued_at=late, waiting_since=late))
-    monkeypatch.setattr(module, "_ENDED_SECONDS", 0.2 if bound == "patience" else 3600)
+    monkeypatch.setattr(module, "_ENDED_SECONDS", 0.2 if bound == "timeout" else 3600)
     deadline = datetime.now(timezone.utc) + timedelta(seconds=2 if bound == "deadline" else 3600)
 
     status = await with_timeout(_follow(backend, [], deadline, startup_timeout=0.05), _BOUND)

@@ -197,15 +197,15 @@ class _Hook:
     """Takes the job and says so, without a backend behind it.
 
     :param outcome: of the job.
-    :param trouble: the error of the acknowledgement.
+    :param fault: the error of the acknowledgement.
     """
 
     log = logging.getLogger("hook")
     handle = HANDLE
     can_suspend = False
 
-    def __init__(self, outcome=None, trouble=None, outcomes=()):
-        self.outcomes, self.trouble = list(outcomes) or [outcome], trouble
+    def __init__(self, outcome=None, fault=None, outcomes=()):
+        self.outcomes, self.fault = list(outcomes) or [outcome], fault
         self.cancelled, self.acknowledged, self.waits, self.job, self.submits = [], [], [], None, 0
         self.starts, self.released, self.submitted = [], [], []
         self.where, self.events = JobPlace("local", None, None), []
@@ -249,8 +249,8 @@ class _Hook:
 
     async def acknowledge(self, handle):
         self.acknowledged.append(handle)
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
 
     async def release(self, handle):
         self.released.append(handle)
@@ -259,8 +259,8 @@ class _Hook:
         self.cancelled.append((identity.task_id, handle, reason))
 
     async def end_earlier(self, identity):
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         self.events.append(f"ended before try {identity.try_number}")
 
 
@@ -437,17 +437,17 @@ def test_a_failure_is_raised_and_is_in_xcom_before_it_is_acknowledged(context, h
     assert before["failure"] == outcome.failure.to_xcom()
 
 
-@pytest.mark.parametrize("trouble", [JobLost("it is gone"), ApiError("no answer")])
-def test_an_outcome_stays_what_it_is_where_it_cannot_be_acknowledged(context, state, trouble, caplog):
+@pytest.mark.parametrize("fault", [JobLost("it is gone"), ApiError("no answer")])
+def test_an_outcome_stays_what_it_is_where_it_cannot_be_acknowledged(context, state, fault, caplog):
     operator = _operator()
-    operator.hook = _Hook(SUCCEEDED, trouble)
+    operator.hook = _Hook(SUCCEEDED, fault)
     context["ti"].task = operator
 
     assert _run(operator, "deferred", context, SUCCEEDED) == SUCCEEDED.summary
     state.answer = "success"
     settle(context["ti"])
 
-    assert str(trouble) in caplog.text
+    assert str(fault) in caplog.text
 
 
 @pytest.mark.parametrize(("retryable", "error"), [(True, AirflowException), (False, AirflowFailException)])
@@ -818,28 +818,28 @@ class _Store:
     """Airflow's store of the task's state.
 
     :param place: what is noted there; None for nothing.
-    :param trouble: the error of each request.
+    :param fault: the error of each request.
     """
 
-    def __init__(self, place=None, trouble=None):
-        self.trouble, self.events = trouble, []
+    def __init__(self, place=None, fault=None):
+        self.fault, self.events = fault, []
         self.values = {} if place is None else {"trainer_place": place._asdict()}
 
     def get(self, key):
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         return self.values.get(key)
 
     def set(self, key, value, *, retention):
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         assert retention is importlib.import_module("airflow.sdk.execution_time.context").NEVER_EXPIRE
         self.events.append("noted")
         self.values[key] = value
 
     def delete(self, key):
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         del self.values[key]
 
 
@@ -900,7 +900,7 @@ def test_what_starts_again_after_a_job_elsewhere_that_has_failed_ends_it_first(c
 
 
 @pytest.mark.parametrize(
-    ("trouble", "error", "is_final"),
+    ("fault", "error", "is_final"),
     [
         (ApiError("the cluster does not answer.", status=503), Rejected, False),
         (SubmitError("the backend is gone.", retryable=False), AirflowFailException, True),
@@ -908,14 +908,12 @@ def test_what_starts_again_after_a_job_elsewhere_that_has_failed_ends_it_first(c
     ],
 )
 def test_nothing_starts_while_what_an_earlier_try_has_submitted_elsewhere_may_train(
-    context, elsewhere, trouble, error, is_final
+    context, elsewhere, fault, error, is_final
 ):
     store = _Store(ELSEWHERE)
-    operator, elsewhere.trouble = _tried(context, store, 2), trouble
+    operator, elsewhere.fault = _tried(context, store, 2), fault
 
-    with pytest.raises(
-        error, match=rf"namespace theirs\).*{trouble}.* Nothing was started\..*'trainer_place'"
-    ) as raised:
+    with pytest.raises(error, match=rf"namespace theirs\).*{fault}.* Nothing was started\..*'trainer_place'") as raised:
         operator.execute(context)
 
     assert isinstance(raised.value, AirflowFailException) == is_final
@@ -925,7 +923,7 @@ def test_nothing_starts_while_what_an_earlier_try_has_submitted_elsewhere_may_tr
 @pytest.mark.parametrize("try_number", [1, 2])
 def test_nothing_starts_while_airflow_does_not_take_its_place(context, elsewhere, try_number):
     """A try that is out of date gets 404: its task instance has another id by now."""
-    operator = _tried(context, _Store(trouble=RuntimeError("404")), try_number)
+    operator = _tried(context, _Store(fault=RuntimeError("404")), try_number)
 
     with pytest.raises(Rejected, match=r"task's state \(404\).*nothing was started") as raised:
         operator.execute(context)
@@ -942,9 +940,9 @@ def test_a_job_starts_where_airflow_keeps_no_state_of_the_task(context, elsewher
     assert (operator.hook.submits, elsewhere.events) == (1, [])
 
 
-@pytest.mark.parametrize(("trouble", "values"), [(None, {}), (RuntimeError("no"), {"trainer_place": HERE._asdict()})])
-def test_a_task_that_has_succeeded_may_be_cleared_once_its_place_is_gone(context, state, trouble, values):
-    store, hook = _Store(HERE, trouble), _Hook()
+@pytest.mark.parametrize(("fault", "values"), [(None, {}), (RuntimeError("no"), {"trainer_place": HERE._asdict()})])
+def test_a_task_that_has_succeeded_may_be_cleared_once_its_place_is_gone(context, state, fault, values):
+    store, hook = _Store(HERE, fault), _Hook()
     state.answer, context["task_state_store"] = "success", store
     ti = context["ti"]
     ti.task, ti.get_template_context = SimpleNamespace(succeeded_job=(hook, HANDLE)), lambda: context

@@ -123,7 +123,7 @@ def database(monkeypatch, tmp_path):
 
 _NOW = sqlalchemy.func.now()
 #: Seconds until what happens in the background has happened, on a machine that stalls.
-PATIENCE = 60
+TIMEOUT = 60
 #: The loop's own has fewer threads than endings that wait at once here.
 _THREADS = ThreadPoolExecutor(64)
 
@@ -133,7 +133,7 @@ async def until(event):
 
 
 def wait_until(reached):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not reached():
         assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.01)
@@ -141,7 +141,7 @@ def wait_until(reached):
 
 def settled():
     """Wait until all requests have been worked on."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while any(each._is_working or each._under_way for each in endings._endings):
         assert time.monotonic() < deadline, "requests are still being worked on"
         time.sleep(0.01)

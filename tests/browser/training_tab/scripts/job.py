@@ -19,7 +19,7 @@ from pathlib import Path
 MARKUP = "<img src=x onerror=top.hacked=1><script>top.hacked=1</script>"
 TOTAL_STEPS = 100_000
 FEWEST_REPORTS = 10
-PATIENCE_SECONDS = 600
+TIMEOUT_SECONDS = 600
 
 
 def report(step: int) -> None:
@@ -35,7 +35,7 @@ def report(step: int) -> None:
 
 
 def train(folder: Path, reports: bool) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     count = 0
     while time.monotonic() < end and (count < FEWEST_REPORTS or not (folder / "go").exists()):
         if reports:

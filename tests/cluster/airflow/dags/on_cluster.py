@@ -28,7 +28,7 @@ PARAMS = {
     "namespace": "default",
     "folder": "",
     "mode": "train",
-    "patience": "360",
+    "timeout": "360",
     "nodes": 2,
     "image": "trainer.test/worker:test",
 }
@@ -64,7 +64,7 @@ WATCHED = {
     "num_nodes": "{{ params.nodes }}",
     "command": ["python3", "-u", "/scripts/job.py"],
     "args": ["{{ params.mode }}", "/shared"],
-    "env": {"PATIENCE_SECONDS": "{{ params.patience }}"},
+    "env": {"TIMEOUT_SECONDS": "{{ params.timeout }}"},
     "pod_template": {"spec": SHARED},
     **COMMON,
 }

@@ -21,7 +21,7 @@ from airflow_trainer_provider.cluster.informer import watch as watch_module
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.base import PODS
 from airflow_trainer_provider.timeouts import with_timeout
-from tests.unit.cluster.api_server import PATIENCE, StreamingServer, log_of_a_container, until
+from tests.unit.cluster.api_server import TIMEOUT, StreamingServer, log_of_a_container, until
 
 SECRET = "hush-hush"
 
@@ -129,7 +129,7 @@ async def test_what_waits_goes_on_when_the_connection_is_corrected_later(cluster
         await until(lambda: server.paths().count("/version") > 3)
         airflow.give(server, "two")
         clock(10)
-        await with_timeout(calling, PATIENCE)
+        await with_timeout(calling, TIMEOUT)
         # Though the pause of the watch is an hour.
         await until(lambda: server.streams == 2)
     assert notes == []
@@ -146,7 +146,7 @@ async def test_a_watch_that_was_refused_goes_on_when_another_request_has_found_n
         airflow.give(server, "two")
         clock(10)
         await cluster.client.get_path("/version")
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
 
 
 async def test_airflow_is_not_asked_at_each_refusal(cluster, airflow, server, clock):
@@ -193,7 +193,7 @@ async def test_a_connection_that_cannot_be_read_for_a_while_is_read_again(
     airflow.error = None
     airflow.give(server, "two")
     clock(10)
-    await with_timeout(calling, PATIENCE)
+    await with_timeout(calling, TIMEOUT)
     assert SECRET not in caplog.text
 
 
@@ -204,7 +204,7 @@ async def test_a_read_that_hangs_is_given_up(cluster, airflow, server, caplog, m
     await hanging.get_path("/version")
     server.tokens = set()
     with pytest.raises(ApiError) as caught:
-        await with_timeout(hanging.get_path("/version"), PATIENCE)
+        await with_timeout(hanging.get_path("/version"), TIMEOUT)
     assert caught.value.status == 401
     assert "TimeoutError" in caplog.text
     await hanging.close()
@@ -369,7 +369,7 @@ async def test_a_kubeconfig_that_is_rewritten_in_place_is_read_when_it_is_whole(
     await until(lambda: len(server.asked) > 3)
     file.write_text(server.kubeconfig("two"))
     clock(1)
-    await with_timeout(calling, PATIENCE)
+    await with_timeout(calling, TIMEOUT)
     await client.close()
 
 
@@ -424,7 +424,7 @@ async def test_a_job_waits_through_a_refusal_of_its_credentials_as_through_an_ou
         assert not waiting.done()
         passed[0] = 301.0
         with pytest.raises(ApiError, match="refuses the credentials of connection 'conn'") as caught:
-            await with_timeout(waiting, PATIENCE)
+            await with_timeout(waiting, TIMEOUT)
     assert (caught.value.status, caught.value.retryable) == (401, True)
 
 

@@ -18,7 +18,7 @@ from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.errors import ApiError
 from airflow_trainer_provider.kinds.base import PODS, Resource
 from airflow_trainer_provider.timeouts import with_timeout
-from tests.unit.cluster.api_server import PATIENCE, ApiServer, chunks, cut, kubeconfig, ok, status, text, until
+from tests.unit.cluster.api_server import TIMEOUT, ApiServer, chunks, cut, kubeconfig, ok, status, text, until
 
 TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
 WEBHOOK = 'Internal error occurred: failed calling webhook "validator.x": connect: connection refused'
@@ -82,7 +82,7 @@ async def test_a_name_cannot_lead_elsewhere(connect):
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "fault",
     [
         status(429, "TooManyRequests"),
         status(500, "InternalError", WEBHOOK),
@@ -97,8 +97,8 @@ async def test_a_name_cannot_lead_elsewhere(connect):
         cut(after=b'{"kind": "Po'),
     ],
 )
-async def test_what_changes_nothing_is_asked_again(connect, trouble):
-    async with ApiServer(trouble, trouble, ok({"found": 1})) as server:
+async def test_what_changes_nothing_is_asked_again(connect, fault):
+    async with ApiServer(fault, fault, ok({"found": 1})) as server:
         assert await connect(server).get(PODS, "ns", "a") == {"found": 1}
 
     assert len(server.asked) == 3
@@ -145,7 +145,7 @@ async def test_what_an_extension_does_not_answer_delays_nothing_else(connect, mo
     hanging, loop = asyncio.Event(), asyncio.get_running_loop()
     now = loop.time
     assert requests._EXTENSION == 10
-    monkeypatch.setattr(requests, "_EXTENSION", 2 * PATIENCE)
+    monkeypatch.setattr(requests, "_EXTENSION", 2 * TIMEOUT)
 
     async def answer(request):
         if request.path.startswith("/apis/"):
@@ -157,7 +157,7 @@ async def test_what_an_extension_does_not_answer_delays_nothing_else(connect, mo
         await client.get(PODS, "ns", "a")
         asked = [asyncio.create_task(client.get_once(f"/apis/{number}")) for number in range(2 * requests._AT_ONCE)]
         await until(lambda: len(server.asked) > requests._EXTENSIONS_AT_ONCE)
-        assert await with_timeout(client.get(PODS, "ns", "a"), PATIENCE) == {"found": 1}
+        assert await with_timeout(client.get(PODS, "ns", "a"), TIMEOUT) == {"found": 1}
         monkeypatch.setattr(loop, "time", lambda: now() + 3600)
         with pytest.raises(ApiError, match="TimeoutError"):
             await asked[0]
@@ -442,7 +442,7 @@ async def test_calls_do_not_wait_for_streams(connect):
         client = connect(server)
         streams = [client.logs("ns", "p", "main", follow=True) for _ in range(150)]
         await asyncio.gather(*(anext(stream) for stream in streams))
-        await with_timeout(client.get_path("/version"), PATIENCE)
+        await with_timeout(client.get_path("/version"), TIMEOUT)
         released.set()
         for stream in streams:
             await stream.aclose()

@@ -23,7 +23,7 @@ from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS
 from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, deletion_of
 from airflow_trainer_provider.timeouts import with_timeout
-from tests.unit.cluster.api_server import PATIENCE
+from tests.unit.cluster.api_server import TIMEOUT
 
 JOB = by_label("job")
 
@@ -107,7 +107,7 @@ def client():
 async def watches(client):
     watches = Watches(client)
     yield watches
-    await with_timeout(watches.close(), PATIENCE)
+    await with_timeout(watches.close(), TIMEOUT)
     assert client.open == 0
 
 
@@ -122,7 +122,7 @@ async def until(subscription, reached):
         while not reached():
             await subscription.changed()
 
-    await with_timeout(wait(), PATIENCE)
+    await with_timeout(wait(), TIMEOUT)
 
 
 async def eventually(reached):
@@ -142,7 +142,7 @@ async def test_lists_once_then_follows(watches, client):
     client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
     with of(watches).subscribe("a") as subscription:
         assert not subscription.synced
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         assert subscription.synced
         assert names(subscription) == ["a-0"]
         client.sends(("ADDED", pod("a-1", 6)), ("MODIFIED", pod("a-0", 7, phase="Running")))
@@ -169,7 +169,7 @@ async def test_what_is_kept_is_trimmed(watches, client):
 async def test_a_first_sync_without_objects_wakes(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         assert subscription.synced
         assert subscription.objects == {}
 
@@ -186,10 +186,10 @@ async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client)
     client.says((1, [pod(f"job-{n}", 1, job=f"job-{n}") for n in range(1000)]))
     with contexts(watches, 1000) as subscriptions:
         for subscription in subscriptions:
-            await with_timeout(subscription.changed(), PATIENCE)
+            await with_timeout(subscription.changed(), TIMEOUT)
         waiting = [asyncio.create_task(subscription.changed()) for subscription in subscriptions]
         client.sends(("MODIFIED", pod("job-7", 2, job="job-7")))
-        done, others = await asyncio.wait(waiting, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done, others = await asyncio.wait(waiting, timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         assert done == {waiting[7]}
         for task in others:
             task.cancel()
@@ -199,22 +199,22 @@ async def test_many_share_one_watch_and_wake_for_their_own_only(watches, client)
 async def test_a_late_comer_has_the_state_at_once(watches, client):
     client.says((5, [pod("a-0", 3), pod("b-0", 4, job="b")]))
     with of(watches).subscribe("a") as first:
-        await with_timeout(first.changed(), PATIENCE)
+        await with_timeout(first.changed(), TIMEOUT)
         with of(watches).subscribe("b") as late:
             assert names(late) == ["b-0"]
-            await with_timeout(late.changed(), PATIENCE)
+            await with_timeout(late.changed(), TIMEOUT)
     assert client.asked.count("list") == 1
 
 
 async def test_changes_coalesce(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription, of(watches).subscribe("b") as other:
-        await with_timeout(subscription.changed(), PATIENCE)
-        await with_timeout(other.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
+        await with_timeout(other.changed(), TIMEOUT)
         client.sends(*(("MODIFIED", pod("a-0", version)) for version in range(6, 106)))
         client.sends(("ADDED", pod("b-0", 200, job="b")))
         await until(other, lambda: other.objects)
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         assert subscription.objects["uid-a-0"]["metadata"]["resourceVersion"] == "105"
         waiting = asyncio.create_task(subscription.changed())
         client.sends(("ADDED", pod("b-1", 201, job="b")))
@@ -226,7 +226,7 @@ async def test_changes_coalesce(watches, client):
 async def test_an_expired_version_lists_again_and_finds_what_went(watches, client):
     client.says((5, [pod("a-0", 3, phase="Running"), pod("a-1", 4)]))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         client.says((50, [pod("a-1", 4), pod("a-2", 40)]))
         client.sends(ApiError("too old", status=410))
         await until(subscription, lambda: "uid-a-2" in subscription.objects and subscription.gone)
@@ -251,7 +251,7 @@ async def test_a_pod_made_again_under_its_name_is_another(watches, client):
 async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches, client):
     client.says((5, [pod("x", 3)]))
     with of(watches).subscribe("a") as a, of(watches).subscribe("b") as b:
-        await with_timeout(a.changed(), PATIENCE)
+        await with_timeout(a.changed(), TIMEOUT)
         client.sends(("MODIFIED", pod("x", 6, job="b")))
         await until(b, lambda: b.objects)
         assert set(a.gone) == {"uid-x"}
@@ -261,7 +261,7 @@ async def test_an_object_that_changes_its_key_goes_from_one_to_the_other(watches
 async def test_goes_on_where_a_broken_connection_left_off(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         bookmark = {"metadata": {"resourceVersion": "9"}}
         client.sends(("ADDED", pod("a-0", 6)), ("BOOKMARK", bookmark), ApiError("reset"), ("ADDED", pod("a-1", 10)))
         await until(subscription, lambda: len(subscription.objects) == 2)
@@ -347,7 +347,7 @@ async def test_a_connection_that_leads_nowhere_is_a_refusal(watches, client, mon
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     client.says(BackendUnavailable("no such kubeconfig"))
     with of(watches).subscribe("a") as subscription, pytest.raises(ApiError, match="no such kubeconfig"):
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
 
 
 async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client, monkeypatch):
@@ -357,12 +357,12 @@ async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client
         raised = []
         for each in (subscription, other):
             with pytest.raises(ApiError, match="pods is forbidden") as caught:
-                await with_timeout(each.changed(), PATIENCE)
+                await with_timeout(each.changed(), TIMEOUT)
             assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
             raised.append(caught.value)
         assert raised[0] is not raised[1]
         with of(watches).subscribe("c") as late, pytest.raises(ApiError, match="forbidden"):
-            await with_timeout(late.changed(), PATIENCE)
+            await with_timeout(late.changed(), TIMEOUT)
         client.says((5, [pod("a-0", 3)]))
         await until(subscription, lambda: subscription.objects)
 
@@ -401,7 +401,7 @@ async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client.says((5, [pod("a-0", 3)]))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         waiting = asyncio.create_task(subscription.changed())
         answer = client.says if refusal.status == 403 else client.sends
         client.sends(refusal)
@@ -414,7 +414,7 @@ async def test_a_lasting_refusal_after_the_first_list_reaches_the_subscribers(
         now[0] = seconds
         answer(refusal)
         with pytest.raises(ApiError, match=str(refusal)):
-            await with_timeout(waiting, PATIENCE)
+            await with_timeout(waiting, TIMEOUT)
         assert names(subscription) == ["a-0"]
 
 
@@ -460,7 +460,7 @@ async def test_an_object_of_several_keys_is_found_by_each(watches, client):
     with ExitStack() as stack:
         watch = watches.of(EVENTS, "training", "", by_involved, field_selector="type=Warning")
         found = [stack.enter_context(watch.subscribe(name)) for name in ("job-7", "job-7-worker", "job-77")]
-        await with_timeout(found[2].changed(), PATIENCE)
+        await with_timeout(found[2].changed(), TIMEOUT)
         assert [len(each.objects) for each in found] == [1, 1, 0]
         client.sends(("DELETED", event))
         await until(found[0], lambda: found[0].gone)
@@ -488,9 +488,9 @@ async def test_an_error_of_its_own_does_not_end_it(watches, client, caplog):
 async def test_lingers_for_the_next_task(watches, client):
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
     assert client.asked == ["list", "watch 5"]
 
 
@@ -498,13 +498,13 @@ async def test_ends_after_its_last_subscription_and_starts_again(watches, client
     monkeypatch.setattr(module, "LINGER", 0.0)
     client.says((5, [pod("a-0", 3)]))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         await eventually(lambda: client.open)
     await eventually(lambda: not client.open)
     client.says((9, []))
     with of(watches).subscribe("a") as subscription:
         assert not subscription.synced
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         assert subscription.objects == {}
     assert client.asked == ["list", "watch 5", "list", "watch 9"]
 
@@ -513,10 +513,10 @@ async def test_who_is_subscribed_at_the_end_is_notified(client):
     watches = Watches(client)
     client.says((5, []))
     with of(watches).subscribe("a") as subscription:
-        await with_timeout(subscription.changed(), PATIENCE)
+        await with_timeout(subscription.changed(), TIMEOUT)
         await watches.close()
         with pytest.raises(ApiError, match="was ended"):
-            await with_timeout(subscription.changed(), PATIENCE)
+            await with_timeout(subscription.changed(), TIMEOUT)
 
 
 def test_the_same_label_is_the_same_watch():

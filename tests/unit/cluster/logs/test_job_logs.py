@@ -28,7 +28,7 @@ from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 from airflow_trainer_provider.kinds.trimmed import trimmed
 from airflow_trainer_provider.timeouts import with_timeout
-from tests.unit.cluster.api_server import PATIENCE, ApiServer, until
+from tests.unit.cluster.api_server import TIMEOUT, ApiServer, until
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
@@ -287,13 +287,13 @@ class Reader:
                 self.more.clear()
                 await self.more.wait()
 
-        await with_timeout(wait(), PATIENCE)
+        await with_timeout(wait(), TIMEOUT)
         return self.got
 
     async def all(self):
         """End the job, and give all lines."""
         self.ended.set()
-        await with_timeout(self.task, PATIENCE)
+        await with_timeout(self.task, TIMEOUT)
         return self.got
 
 
@@ -443,7 +443,7 @@ async def test_lines_that_were_not_taken_are_not_counted_as_shown(cluster):
     with cluster.store.subscribe("a") as subscription:
         source = lines_of(_logs(cluster, subscription, lambda _: "worker-0", cursor).blocks(asyncio.Event()))
         async with aclosing(source):
-            taken = [str(await with_timeout(anext(source), PATIENCE)) for _ in range(20)]
+            taken = [str(await with_timeout(anext(source), TIMEOUT)) for _ in range(20)]
             await asyncio.sleep(0.01)
     pod.end(phase="Succeeded")
     async with Reader(cluster, LogCursor(cursor.text())) as second:
@@ -797,8 +797,8 @@ async def test_trouble_is_tried_again_while_the_job_runs(cluster):
     pod = cluster.pod()
     pod.start()
     pod.write("one")
-    troubles = [ApiError("refused"), ApiError("x", status=500), ApiError("x", status=429), ApiError("x", status=403)]
-    cluster.faults.extend([*troubles * 5, BackendUnavailable("the exec plugin is not there")])
+    faults = [ApiError("refused"), ApiError("x", status=500), ApiError("x", status=429), ApiError("x", status=403)]
+    cluster.faults.extend([*faults * 5, BackendUnavailable("the exec plugin is not there")])
     async with Reader(cluster) as reader:
         assert await reader.has(1) == lines("one")
 
@@ -900,8 +900,8 @@ async def test_closing_with_lines_waiting_does_not_hang_and_leaves_no_reader(clu
     pod.write(*(str(number) for number in range(10)))
     with cluster.store.subscribe("a") as subscription:
         source = lines_of(_logs(cluster, subscription, lambda _: "w", LogCursor()).blocks(asyncio.Event()))
-        await with_timeout(anext(source), PATIENCE)
-        await with_timeout(source.aclose(), PATIENCE)
+        await with_timeout(anext(source), TIMEOUT)
+        await with_timeout(source.aclose(), TIMEOUT)
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("log")] == []
 
 

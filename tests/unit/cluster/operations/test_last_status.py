@@ -17,7 +17,7 @@ from airflow_trainer_provider.kinds.registry import KINDS
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.jobs import add_job, add_pod, ours, with_condition
 from tests.fakes.kubernetes import NAMESPACE
-from tests.unit.cluster.api_server import PATIENCE, until
+from tests.unit.cluster.api_server import TIMEOUT, until
 
 KIND = KINDS["jaxjob"]
 
@@ -65,7 +65,7 @@ async def test_the_survivors_of_an_ended_job_are_waited_for(api):
         await asyncio.sleep(0.3)
         assert [status.phase for status in watching.statuses] == [JobPhase.RUNNING]
         api.update(PODS, "j-worker-0", {"status": end_of("Failed", 7, reason="Error")})
-        await with_timeout(watching.task, PATIENCE)
+        await with_timeout(watching.task, TIMEOUT)
 
     last = watching.statuses[-1]
     assert (last.phase, last.first_failed, last.replicas[0].exit_code) == (JobPhase.FAILED, "worker-0", 7)
@@ -80,7 +80,7 @@ async def test_survivors_that_do_not_end_are_waited_for_some_seconds_beyond_thei
     async with Watching(api, main) as watching:
         await until(lambda: watching.statuses)
         has_ended(api, "Failed")
-        await with_timeout(watching.task, PATIENCE)
+        await with_timeout(watching.task, TIMEOUT)
 
     assert watching.statuses[-1].phase is JobPhase.FAILED
 
@@ -94,7 +94,7 @@ async def test_a_pod_that_goes_before_it_is_read_again_shows_how_it_ended(api):
         await until(lambda: watching.statuses[-1].replicas[0].reason == "Completed")
         api.before("GET", "/pods$", lambda: api.end_pod("j-worker-0"))
         has_ended(api, "Succeeded")
-        await with_timeout(watching.task, PATIENCE)
+        await with_timeout(watching.task, TIMEOUT)
 
     last = watching.statuses[-1]
     assert api.names("pods") == []
@@ -153,8 +153,8 @@ async def test_a_job_that_goes_is_lost_unless_it_was_cancelled(api, marked):
         await until(lambda: watching.statuses)
         api.remove(KIND.resource, "j")
         if marked:
-            await with_timeout(watching.task, PATIENCE)
+            await with_timeout(watching.task, TIMEOUT)
             assert watching.statuses[-1].phase is JobPhase.CANCELLED
         else:
             with pytest.raises(JobLost):
-                await with_timeout(watching.task, PATIENCE)
+                await with_timeout(watching.task, TIMEOUT)

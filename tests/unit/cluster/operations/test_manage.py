@@ -19,7 +19,7 @@ from airflow_trainer_provider.kinds.registry import BACKENDS, KINDS
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.jobs import add_job, add_native, add_pod, ours, with_condition
 from tests.fakes.kubernetes import NAMESPACE
-from tests.unit.cluster.api_server import PATIENCE
+from tests.unit.cluster.api_server import TIMEOUT
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "gpus"}
 JAXJOBS = KINDS["jaxjob"].resource.plural
@@ -171,7 +171,7 @@ async def test_a_suspended_job_goes_on_once_its_pods_are_gone(api, backends):
     assert api.writes == []
     api.end_pod("j-worker-0")
 
-    assert (await with_timeout(resuming, PATIENCE)).startswith("Resumed")
+    assert (await with_timeout(resuming, TIMEOUT)).startswith("Resumed")
     assert api.writes == [f"PATCH {JAXJOBS}/j"]
 
 

@@ -26,7 +26,7 @@ from airflow_trainer_provider.spec import parse_spec
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.jobs import MADE_AT, add_pod, with_condition
 from tests.fakes.kubernetes import NAMESPACE
-from tests.unit.cluster.api_server import PATIENCE, until
+from tests.unit.cluster.api_server import TIMEOUT, until
 
 TRY = Identity(dag_id="d", run_id="r", task_id="t")
 NAME = TRY.job_name("train")
@@ -76,7 +76,7 @@ class Watching:
             self.statuses.append(status)
 
     async def end(self):
-        await with_timeout(self.task, PATIENCE)
+        await with_timeout(self.task, TIMEOUT)
         return self.statuses[-1]
 
 
@@ -111,7 +111,7 @@ async def first_status_of(watching):
     """What another process shows first, as after a restart of the triggerer."""
     backend = ClusterBackend("native", await watching.api.cluster("another"), NAMESPACE)
     async with aclosing(backend.watch(watching.handle)) as statuses:
-        return await with_timeout(anext(statuses), PATIENCE)
+        return await with_timeout(anext(statuses), TIMEOUT)
 
 
 def given_up(status):

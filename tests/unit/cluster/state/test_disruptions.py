@@ -11,7 +11,7 @@ from airflow_trainer_provider.kinds.base import PODS
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.timeouts import with_timeout
 from tests.fakes.jobs import add_job, add_pod, ours
-from tests.unit.cluster.api_server import PATIENCE, until
+from tests.unit.cluster.api_server import TIMEOUT, until
 from tests.unit.cluster.operations.test_last_status import KIND, Watching, backend_of, end_of, has_ended
 
 
@@ -39,7 +39,7 @@ async def test_the_job_has_failed_also_for_who_reads_it_later(api, goes):
         if goes:
             api.end_pod("j-worker-0")
         has_ended(api, "Succeeded")
-        await with_timeout(watching.task, PATIENCE)
+        await with_timeout(watching.task, TIMEOUT)
 
     for last in (watching.statuses[-1], await (await backend_of(api)).status(watching.handle)):
         assert (last.phase, last.reason, last.first_failed) == (JobPhase.FAILED, "Deleted", "worker-0")
@@ -53,7 +53,7 @@ async def test_an_end_that_is_seen_together_with_its_jobs_is_written_down_too(ap
         await until(lambda: watching.statuses)
         taken_away(api)
         has_ended(api, "Succeeded")
-        await with_timeout(watching.task, PATIENCE)
+        await with_timeout(watching.task, TIMEOUT)
 
     assert watching.statuses[-1].phase is JobPhase.FAILED
     assert written(api)
@@ -66,7 +66,7 @@ async def test_nothing_is_written_of_a_job_that_is_cancelled(api):
         await until(lambda: watching.statuses)
         taken_away(api)
         has_ended(api, "Succeeded")
-        await with_timeout(watching.task, PATIENCE)
+        await with_timeout(watching.task, TIMEOUT)
 
     assert watching.statuses[-1].phase is JobPhase.CANCELLED
     assert written(api) is None

@@ -10,7 +10,7 @@ from airflow_trainer_provider.hooks.supervisor import ask as module
 from airflow_trainer_provider.hooks.supervisor.ask import ask, finish_asking
 from tests.unit.hooks.interrupting import interrupted_at_each_line
 
-PATIENCE = 60
+TIMEOUT = 60
 
 
 async def test_threads_ask_one_after_the_other(monkeypatch):
@@ -55,14 +55,14 @@ def test_a_signal_handler_that_raises_between_any_two_lines_leaves_requests_to_o
     def begin_one_that_is_waited_for():
         begun = threading.Event()
         thread = begin(lambda: (begun.set(), time.sleep(0.01)))
-        begun.wait(PATIENCE)
+        begun.wait(TIMEOUT)
         return thread
 
     given_up, interrupted = begin_one_that_is_waited_for(), 0
     for each in interrupted_at_each_line(finish_asking):
         interrupted += each
         for thread in (given_up, begin(int)):
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
             assert not thread.is_alive()
         given_up = begin_one_that_is_waited_for()
     assert interrupted > 2

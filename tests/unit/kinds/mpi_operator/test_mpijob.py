@@ -209,7 +209,7 @@ class Pods:
         )
         agent.chmod(0o755)
 
-    def start(self, *command: str, patience: int = 60) -> subprocess.Popen[str]:
+    def start(self, *command: str, timeout: int = 60) -> subprocess.Popen[str]:
         script = container_of(main_of(MPIJOB_V1), "Launcher")["command"][:4]
         environment = {
             "PATH": os.environ["PATH"],
@@ -217,7 +217,7 @@ class Pods:
             "TRAINER_RESULT_PATH": str(self.result),
             "OMPI_MCA_plm_rsh_agent": str(self.folder / "agent"),
         }
-        argv = [*script, str(patience), *command]
+        argv = [*script, str(timeout), *command]
         return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, *command: str, **fields: Any) -> tuple[int, str]:
@@ -275,7 +275,7 @@ def test_the_command_waits_for_every_worker(pods):
 def test_a_worker_that_never_answers_is_named(pods):
     (pods.folder / "two" / "up").unlink()
 
-    assert pods.run("echo", "started", patience=1) == (1, "two does not answer: refused\n")
+    assert pods.run("echo", "started", timeout=1) == (1, "two does not answer: refused\n")
 
 
 def test_sigterm_reaches_the_command(pods):

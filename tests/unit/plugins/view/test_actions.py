@@ -18,7 +18,7 @@ BODY = {"uid": "u-1"}
 
 class _Backend:
     def __init__(self):
-        self.found, self.done, self.trouble, self.seconds = [HANDLE], [], None, 0
+        self.found, self.done, self.fault, self.seconds = [HANDLE], [], None, 0
 
     async def find(self, identity):
         self.identity = identity
@@ -32,8 +32,8 @@ class _Backend:
 
     async def _do(self, *what):
         await asyncio.sleep(self.seconds)
-        if self.trouble:
-            raise self.trouble
+        if self.fault:
+            raise self.fault
         self.done.append(what)
         return "done"
 
@@ -111,16 +111,16 @@ def test_a_handle_of_another_tasks_job_is_not_followed(user, status, backend):
 
 
 @pytest.mark.parametrize(
-    ("trouble", "code"),
+    ("fault", "code"),
     [
         (ManageError("The job j has ended."), 409),
         (ApiError("the cluster is away", status=503), 503),
         (TimeoutError("slow"), 504),
     ],
 )
-def test_what_the_cluster_says_is_passed_on(user, status, backend, database, trouble, code):
+def test_what_the_cluster_says_is_passed_on(user, status, backend, database, fault, code):
     status("running")
-    backend.trouble = trouble
+    backend.fault = fault
 
     assert user.post(f"{PATH}/suspend", json=BODY).status_code == code
     assert [note.event for note in database.notes()] == ["trainer_suspend_job"]
