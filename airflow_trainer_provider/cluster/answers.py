@@ -1,4 +1,4 @@
-"""What an answer of the API server is: the error in it, and whether asking again can help."""
+"""Interprets answers of the API server: the error in them, and whether another attempt can help."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 
 from airflow_trainer_provider.errors import ApiError
 
-#: Reason of an error where the request never left, so that nothing can have come of it.
+#: Reason of an error where the request was never sent, so that it can have had no effect.
 NOT_SENT = "NotSent"
-#: Reason of an error where no answer came, or a part of one only.
+#: Reason of an error where no answer came, or only a part of one.
 NO_ANSWER = "NoAnswer"
-#: Reason of an error where the server's certificate is not to be believed.
+#: Reason of an error where the server's certificate is not trusted.
 BAD_CERTIFICATE = "BadCertificate"
 #: Reason of an error where a connection was silent for too long.
 SILENT = "Silent"
 
 _LONGEST_ANSWER = 2000
 _UNAUTHORIZED = 401
-#: What etcd says of a request that is too large, and its client of one that it does not even send.
+#: The message of etcd about a request that is too large, and that of etcd's client, which does not even send it.
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
 _TRANSIENT = {408, 429, 500, 502, 503, 504}
 
 
 def api_error(what: str, status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
-    """The error that an answer is.
+    """The error for an answer.
 
-    :param what: what was asked, e.g. ``GET /api/v1/namespaces/default/pods``.
+    :param what: the request, e.g. ``GET /api/v1/namespaces/default/pods``.
     :param status: its HTTP status.
-    :param body: a Status object, or the text of a proxy on the way.
-    :param headers: case does not matter to them.
+    :param body: a Status object, or the text of a proxy.
+    :param headers: of the answer; a lookup ignores the case of a name.
     """
     try:
         answer = json.loads(body)
@@ -52,9 +52,9 @@ def api_error(what: str, status: int, body: bytes, headers: Mapping[str, str]) -
 def from_status(
     what: str, answer: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None
 ) -> ApiError:
-    """The error that a Status object is, as answers and the ERROR events of watches carry it.
+    """The error for a Status object, which answers and the ERROR events of watches carry.
 
-    :param what: what was asked.
+    :param what: the request.
     :param answer: the Status object.
     :param status: HTTP status of the answer; None takes the object's own.
     :param retry_after: from the answer's header; None takes the object's own.
@@ -77,7 +77,7 @@ def from_status(
 
 
 def is_transient(error: ApiError) -> bool:
-    """Whether the same request may be answered otherwise a while later."""
+    """Whether the same request may have another result a while later."""
     if error.status is None:
         return error.reason != BAD_CERTIFICATE
     return (error.status in _TRANSIENT and not is_too_large(error)) or is_quota_race(error)
@@ -91,26 +91,26 @@ def is_refusal(error: ApiError) -> bool:
 def changed_nothing(error: ApiError) -> bool:
     """Whether the error proves that the request had no effect."""
     if error.status is None or error.status == 503:
-        # Other 503s are of a proxy on the way, which may have passed the request on.
+        # Other 503 answers come from a proxy, which may have passed the request on.
         return error.reason in (NOT_SENT, BAD_CERTIFICATE, "ServiceUnavailable")
     if error.status == 500:
-        # Objects are stored once the webhooks have agreed.
+        # Objects are stored only after the webhooks have accepted them.
         return "failed calling webhook" in error.answer or is_too_large(error)
     return error.status < 500
 
 
 def is_quota_race(error: ApiError) -> bool:
-    """Whether the API server counted against a quota that others were counting against at the same moment."""
+    """Whether the request failed because other requests used the same quota at the same moment."""
     if error.status == 409:
         return "Operation cannot be fulfilled on resourcequotas" in error.answer
     return error.status == 403 and "status unknown for quota" in error.answer
 
 
 def is_too_large(error: ApiError) -> bool:
-    """Whether an object is larger than what the API server reads, or what etcd takes.
+    """Whether an object is larger than what the API server reads, or than what etcd accepts.
 
-    Of a Job that etcd does not take, the API server makes another attempt with another uid, and finds that the labels
-    have the first one.
+    Where etcd does not accept a Job, the API server tries again with another uid, and then finds that the labels have
+    the first one.
     """
     if error.status == 422:
         return any("labels[controller-uid]" in field and "must be" in words for field, words in error.causes)
@@ -118,7 +118,7 @@ def is_too_large(error: ApiError) -> bool:
 
 
 def is_port_taken(error: ApiError) -> bool:
-    """Whether another Service has the port of the nodes that a Service asks for."""
+    """Whether another Service has the node port that a Service requests."""
     return error.status == 422 and "provided port is already allocated" in error.answer
 
 

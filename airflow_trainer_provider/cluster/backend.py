@@ -1,4 +1,4 @@
-"""The cluster backends: jobs as objects of Kubernetes. One class for all; what differs is in the kinds."""
+"""The cluster backends: jobs as objects of Kubernetes. One class serves all backends; the kinds differ."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class ClusterBackend:
 
     :param name: one of :data:`~airflow_trainer_provider.kinds.registry.BACKENDS`.
     :param cluster: where they run; None only checks and renders.
-    :param namespace: in which namespace new ones are made.
+    :param namespace: in which new jobs are created.
     """
 
-    # There is one for each job that waits.
+    # Slots save memory: each waiting job has a backend.
     __slots__ = ("_cluster", "_cursors", "_ended", "_known", "_logs", "name", "namespace")
 
     can_suspend = True
@@ -90,9 +90,9 @@ class ClusterBackend:
         self.name = name
         self._cluster = cluster
         self.namespace = namespace
-        # An ended job's pods may go at any time; what was seen of them at its end stays.
+        # By uid, the snapshots of ended jobs at their end: the pods may be deleted at any time.
         self._ended: dict[str, Snapshot] = {}
-        # What its runtime says of a job's replicas is asked for once.
+        # By uid, the jobs that were read: the number of replicas in a job's runtime is read only once.
         self._known: dict[str, JobObject] = {}
         self._logs: dict[str, JobLogs] = {}
         self._cursors: dict[tuple[str, str], LogCursor] = {}
@@ -105,7 +105,7 @@ class ClusterBackend:
             assert kind.renderer is not None, "a kind that carries a framework has a renderer"
             kind.renderer.check(job)
         check_kept(self.name, kind, job)
-        # Some of what cannot be is only seen in the objects: their size above all.
+        # Some mistakes only show in the rendered objects, above all their size.
         order = self._order(job, _UNKNOWN_TASK)
         order.render(order.name, Facts())
 
@@ -174,7 +174,7 @@ class ClusterBackend:
                     yield status
                 await self._bound_restarts(snapshot)
                 await self._write_disruption(snapshot)
-                # Not kept while it waits: there may be thousands that do.
+                # Free the memory during the wait: thousands of jobs may wait.
                 del snapshot, status
                 await watcher.changed()
 
@@ -185,11 +185,11 @@ class ClusterBackend:
         try:
             job = await self._job(handle)
         except JobLost:
-            # It went when it was ended; its pods may still be there.
+            # The main object was deleted when the job was ended; its pods may still exist.
             if handle.uid not in self._ended:
                 raise
             job = self._ended[handle.uid].job
-        # Nothing is written to jobs that are not ours: their cursors are kept here.
+        # Nothing is written to jobs that this provider did not create: their cursors are kept here.
         cursor = None if is_ours(job.main) else self._cursors.setdefault((handle.uid, reader), LogCursor())
         progress = Replayed(handle.leader, tracked.since) if tracked else None
         frames = self._frames_of(handle)
@@ -207,7 +207,7 @@ class ClusterBackend:
         return await logs.tail(snapshot, replica, lines)
 
     async def result(self, handle: JobHandle) -> bytes | None:
-        """What rank 0 wrote: Kubernetes keeps it in the status of its pod, or a function's large value in the log."""
+        """The result that rank 0 wrote: from the status of its pod, or, for a function's large value, from its log."""
         return await result_of(self._connected().client, await self._snapshot(handle), self._frames_of(handle))
 
     async def acknowledge(self, handle: JobHandle) -> None:
@@ -221,19 +221,20 @@ class ClusterBackend:
                 succeeded = snapshot.status().phase is JobPhase.SUCCEEDED
                 await finish(self._connected(), job, succeeded=succeeded)
         except (ApiError, JobLost) as error:
-            # It is gone already, as after the end of a cancelled job.
+            # The job is gone already, as a cancelled one is after its end.
             if not isinstance(error, JobLost) and not error.is_not_found:
                 raise
 
     async def _note(self, handle: JobHandle, name: str) -> JobObject | None:
-        """Set an annotation of the main object, unless another try owns the job: that one decides what becomes of it.
+        """Set an annotation of the main object, unless another try owns the job: that try decides what happens to it.
 
         :return: the job; None where another try owns it.
         :raises JobLost: it is gone.
         """
         while True:
             job = await self._job(handle)
-            # A try that lost contact goes on for a while, and a later one may adopt the job at any moment.
+            # A try that has lost contact with Airflow runs on for a while, and a later one may adopt the job at any
+            # moment.
             if not is_ours(job.main) or owner_of(job.main) != handle.owner:
                 return None
             patch = annotated(job.main, {name: "true"})
@@ -259,8 +260,9 @@ class ClusterBackend:
     async def cancel(self, handle: JobHandle, reason: str, *, resumable: bool = True) -> bool:
         """Delete the job, or suspend it, unless a later try owns it by now.
 
-        One that has failed meanwhile, as by its own deadline, is finished as ``on_finish_action`` says. One that has
-        succeeded is kept: its result may be taken still. One that is suspended for its next try stays so.
+        A job that has failed meanwhile, e.g. by its own deadline, is finished as ``on_finish_action`` says. A job that
+        has succeeded is kept: its result may still be collected. A job that is suspended for the next try stays
+        suspended, unless ``resumable`` is False.
         """
         cluster = self._connected()
         try:
@@ -279,7 +281,7 @@ class ClusterBackend:
             return False
         if not is_suspended and phase is not JobPhase.SUCCEEDED and job.annotation(labels.COLLECTED) is None:
             await finish(cluster, job, succeeded=False)
-            # Last, as an end that is interrupted begins again: no task collects the outcome any more.
+            # The last step, so that an interrupted end is done again. From then on no task collects the outcome.
             with suppress(JobLost):
                 await self._note(handle, labels.COLLECTED)
         return True
@@ -299,13 +301,13 @@ class ClusterBackend:
         return f"in namespace {self.namespace}"
 
     async def search(self, wanted: Wanted) -> list[JobHandle]:
-        """The jobs that are looked for, of this backend's kinds."""
+        """The jobs of this backend's kinds that match a search."""
         cluster, meant = self._connected(), kinds_called(wanted.kind)
         kinds = [kind for kind in BACKENDS[self.name] if kind in meant]
         return [job.handle(cluster.connection.id) for job in await find(cluster, kinds, self.namespace, wanted)]
 
     async def overviews(self) -> list[Overview]:
-        """How all jobs of this backend's kinds stand, with a few requests for all of them."""
+        """Overviews of all jobs of this backend's kinds, read with a few requests."""
         return await overviews(self._connected(), BACKENDS[self.name], self.namespace)
 
     async def describe(self, handle: JobHandle) -> Description:
@@ -313,7 +315,7 @@ class ClusterBackend:
         return await describe(self, self._connected(), handle, await self._job(handle))
 
     async def show_logs(self, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
-        """A job's lines for a person."""
+        """A job's log lines, for a user."""
         blocks = show_logs(self, self._connected(), handle, await self._job(handle), selection)
         async with aclosing(blocks):
             async for block in blocks:
@@ -335,7 +337,9 @@ class ClusterBackend:
         return f"Deleted {self.title(handle)}." if deleted else f"The {self.title(handle)} is gone already."
 
     async def clean_up(self, wanted: CleanUp) -> list[CleanedUp]:
-        """Delete jobs of this backend's kinds that no task needs any more, and what interrupted submits have left."""
+        """Delete jobs of this backend's kinds that no task needs any more, and the objects that interrupted submits
+        left.
+        """
         return await clean_up(self._connected(), BACKENDS[self.name], self.namespace, wanted)
 
     async def close(self) -> None:
@@ -350,11 +354,11 @@ class ClusterBackend:
         return manifest_order(job, self.namespace, identity)
 
     def _frames_of(self, handle: JobHandle) -> Frames:
-        """What was seen in the job's logs of the function's value."""
+        """The lines of the function's value that were seen in the job's logs."""
         return self._logs[handle.uid].frames if handle.uid in self._logs else Frames()
 
     async def _bound_restarts(self, snapshot: Snapshot) -> None:
-        """Have a controller fail a job whose restarts are used up, where it would begin one more first."""
+        """Make a controller fail a job whose restarts are used up, where it would first restart the job once more."""
         job = snapshot.job
         patch = job.kind.controller.without_restart(job.main, snapshot.pods) if is_rendered(job.main) else None
         if patch:
@@ -362,7 +366,7 @@ class ClusterBackend:
             await self._refused_patch(job, patch)
 
     async def _write_disruption(self, snapshot: Snapshot) -> None:
-        """Write down which replicas were cut short, for readers of the job once the pods are gone."""
+        """Record on the main object which replicas were disrupted, for readers of the job once the pods are gone."""
         job = snapshot.job
         patch = snapshot.disruption() if is_ours(job.main) and not snapshot.deleted else None
         refused = await self._refused_patch(job, patch) if patch else None
@@ -370,7 +374,7 @@ class ClusterBackend:
             log.warning("That a pod of training job %s was taken away cannot be written on it: %s", job.name, refused)
 
     async def _refused_patch(self, job: JobObject, patch: Manifest) -> ApiError | None:
-        """Patch a main object; why that is refused, where it is."""
+        """Patch a main object, and return the error where the patch is refused."""
         try:
             await self._connected().client.patch(job.resource, job.namespace, job.name, patch)
         except ApiError as error:
@@ -436,5 +440,7 @@ def _is_half_cancelled(job: JobObject) -> bool:
 
 
 def _is_suspended_for_next_try(job: JobObject, phase: JobPhase) -> bool:
-    """Whether the job is kept for the next try of its task, which resumes it. Its wait is over, and the job is not."""
+    """Whether the job is kept for the next try of its task, which resumes it. The wait for it is over, but the job is
+    not.
+    """
     return phase is JobPhase.CANCELLED and is_suspended_on_kill(job.main) and not is_being_deleted(job.main)

@@ -1,4 +1,4 @@
-"""Deletes jobs that are kept and that no task needs any more, and what interrupted submits have left."""
+"""Deletes kept jobs that no task needs any more, and the objects that interrupted submits left behind."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
-#: A submit may be under way for so long, whatever the cluster answers.
+#: The longest time that a submit may take, whatever the cluster answers.
 _SUBMIT = timedelta(hours=1)
 
 
 async def clean_up(cluster: Cluster, kinds: Iterable[Kind], namespace: str, wanted: CleanUp) -> list[CleanedUp]:
-    """Delete what is wanted, or find it only.
+    """Delete the jobs and objects that are wanted, or only find them.
 
-    :param cluster: where it is.
+    :param cluster: where they are.
     :param kinds: jobs of these kinds.
     :param namespace: where to look.
     :param wanted: which jobs and objects.
@@ -34,7 +34,7 @@ async def clean_up(cluster: Cluster, kinds: Iterable[Kind], namespace: str, want
     selector = ",".join(filter(None, (labels.OURS, wanted.selector)))
     found = []
     for job, status in await job_statuses(cluster, served, namespace, selector):
-        # A job whose pods are gone may not know when it ended.
+        # Where a job's pods are gone, the time of its end may be unknown.
         ended_at = status.finished_at or status.queued_at
         is_wanted = ended_at < wanted.before and wanted.is_of(identity_of(job.main))
         if is_wanted and _is_over(job, status) and (wanted.list_only or await _delete_job(cluster, job)):
@@ -69,7 +69,10 @@ async def _delete_job(cluster: Cluster, job: JobObject) -> bool:
 async def _leftovers(
     cluster: Cluster, kinds: Iterable[Kind], namespace: str, wanted: CleanUp, selector: str
 ) -> AsyncIterator[tuple[Resource, Manifest]]:
-    """What was created before a main object that does not exist. What comes after it has an owner from the start."""
+    """The objects that were created before a main object which does not exist.
+
+    Objects that are created after the main object have an owner from the start.
+    """
     before = min(wanted.before, datetime.now(timezone.utc) - _SUBMIT)
     for kind in kinds:
         for resource in kind.creation.before:
@@ -82,7 +85,7 @@ async def _leftovers(
 
 
 def _is_part(part: Manifest, deployment: str) -> bool:
-    """Whether an object is a part of a job, of a task of this Airflow, and no main object has come to own it."""
+    """Whether an object is a part of a job of this Airflow, and not yet owned by the job's main object."""
     return is_unowned_part(part) and annotation(part, labels.DEPLOYMENT) == deployment
 
 

@@ -1,4 +1,4 @@
-"""One cluster, as one process talks to it: a client, its watches and queues, and what is installed there."""
+"""One cluster, for one process: its client, its watches and queues, and what is installed in it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from airflow_trainer_provider.kinds.base import Resource
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.registry import BACKENDS
 
-#: How long an answer about what is installed is taken for true, in seconds.
+#: How long an answer about what is installed is cached, in seconds.
 _KNOWN_SECONDS = 60
-#: Clients and watches belong to the event loop that they were made in.
+#: The clusters of each event loop, by connection id: clients and watches belong to the loop that they were created in.
 _clusters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Cluster]] = WeakKeyDictionary()
-#: Those too whose connection leads to another API server by now; they live as long as jobs are waited for there.
+#: All clusters, including those whose connection now leads to another API server. They exist as long as tasks wait for
+#: jobs there.
 _all_clusters: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Cluster]] = WeakKeyDictionary()
 
 
@@ -47,8 +48,8 @@ class Cluster:
     async def of(cls, connection: ClusterConnection, reread: Reread | None = None) -> Cluster:
         """The cluster behind this connection.
 
-        A changed connection is used in place of what it was before, as long as it leads to the same API server. Where
-        it leads to another one, the cluster is another as well, and what waits at the old one stays there.
+        A changed connection replaces the previous one as long as it leads to the same API server. Where it leads to
+        another API server, another cluster is returned, and tasks that wait at the old one stay there.
 
         :param connection: how to reach it.
         :param reread: reads the connection as it is now, for when its credentials are refused.
@@ -78,21 +79,21 @@ class Cluster:
         return self.client.connection
 
     async def serves(self, resource: Resource) -> bool:
-        """Whether the API server knows a resource. Everybody who is logged in may ask.
+        """Whether the API server knows a resource. Any authenticated user may ask for that.
 
-        :param resource: in the version that is asked for.
+        :param resource: with the version that has to be served.
         """
         return resource.plural in await self._resources(resource.api_version)
 
     async def served(self, kinds: Iterable[Kind]) -> list[Kind]:
-        """Those of some kinds that the API server knows, in their order.
+        """The given kinds that the API server knows, in their order.
 
-        :param kinds: which may be there.
+        :param kinds: the kinds.
         """
         return [kind for kind in kinds if await self.serves(kind.resource)]
 
     async def installed(self) -> tuple[str, ...]:
-        """The backends of which something is installed, the one to prefer first."""
+        """The backends of which at least one kind is installed, in the order of preference."""
         return tuple([name for name, kinds in BACKENDS.items() if await self.served(kinds)])
 
     async def schema(self, resource: Resource) -> Mapping[str, Any] | None:

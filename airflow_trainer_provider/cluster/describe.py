@@ -1,4 +1,4 @@
-"""What people want to see of the jobs on a cluster."""
+"""Overviews and descriptions of the jobs on a cluster, for users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_trainer_provider.text.mask import Mask
 
 
 async def overviews(cluster: Cluster, kinds: Iterable[Kind], namespace: str) -> list[Overview]:
-    """How all jobs of a namespace stand, the oldest first, with a few requests for all of them.
+    """Overviews of all jobs of a namespace, the oldest first, read with a few requests.
 
     Only :func:`describe` shows why a job has no pods.
 
@@ -43,7 +43,7 @@ async def overviews(cluster: Cluster, kinds: Iterable[Kind], namespace: str) -> 
 async def job_statuses(
     cluster: Cluster, kinds: Iterable[Kind], namespace: str, selector: str = ""
 ) -> list[tuple[JobObject, JobStatus]]:
-    """How all jobs of a namespace stand, with a few requests for all of them.
+    """All jobs of a namespace with their statuses, read with a few requests.
 
     :param cluster: where they are.
     :param kinds: of these kinds.

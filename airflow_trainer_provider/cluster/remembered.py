@@ -11,9 +11,9 @@ _T = TypeVar("_T")
 
 
 class Remembered:
-    """Answers by key, in one event loop.
+    """A cache of answers by key, in one event loop.
 
-    :param seconds: how long one is taken for true.
+    :param seconds: how long an answer is valid.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -21,10 +21,12 @@ class Remembered:
         self._answers: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
     async def get(self, key: str, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """The answer to a question. Of those that ask at the same time, one does it for all, even if it is cancelled.
+        """The answer for a key.
 
-        :param key: of the question.
-        :param ask: finds the answer; where it raises, the next one asks again.
+        Concurrent callers share one request, which continues even if the caller that started it is cancelled.
+
+        :param key: of the answer.
+        :param ask: finds the answer; where it raises, the next caller asks again.
         """
         asked_at, asking = self._answers.get(key, (0.0, None))
         if asking is None or _has_failed(asking) or time.monotonic() - asked_at >= self._seconds:
@@ -36,12 +38,12 @@ class Remembered:
     def forget(self, key: str) -> None:
         """Forget an answer, so that the next call asks again.
 
-        :param key: of the question.
+        :param key: of the answer.
         """
         self._answers.pop(key, None)
 
     def close(self) -> None:
-        """Forget all answers, and ask no longer."""
+        """Forget all answers, and cancel running requests."""
         for _, asking in self._answers.values():
             asking.cancel()
         self._answers.clear()

@@ -1,4 +1,6 @@
-"""What rank 0 of a job on a cluster has written: the termination message of its pod, or lines of that one's log."""
+"""Reads the result that rank 0 of a job on a cluster wrote: the termination message of its pod, or lines of the pod's
+log.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ from airflow_trainer_provider.job.result import RESULT_PATH_VARIABLE, masked_res
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.containers import status_of
 
-#: What a kubelet keeps of the termination messages of all containers of a pod, in bytes. Each has an equal part of it,
-#: whether it writes a message or not, and no more than 4096 (kubernetes: status_manager.go, ``normalizeStatus``).
+#: How many bytes a kubelet keeps of the termination messages of all containers of a pod. Each container has an equal
+#: share, whether it writes a message or not, and at most 4096 bytes (kubernetes: status_manager.go,
+#: ``normalizeStatus``).
 _MESSAGES_BYTES = 12 * 1024
 _MESSAGE_BYTES = 4096
-#: How many lines other processes of the container may have written behind those of the value, before all is read.
+#: How many lines other processes of the container may have written after those of the value. Where there are more, the
+#: whole log is read.
 _OTHER_LINES = 1000
-#: Before a log in which lines are missing is read again, in seconds: an answer that broke off may look whole.
+#: The pause before a log in which lines are missing is read again, in seconds: an answer that broke off may look
+#: complete.
 _AGAIN_SECONDS = 1.0
 
 
@@ -34,7 +39,7 @@ async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes |
 
     :param client: of the cluster.
     :param snapshot: the job at its end.
-    :param seen: what those who followed its logs have had of a value.
+    :param seen: the lines of a value that were seen while the job's logs were followed.
     :raises ApiError: the API server does not answer.
     """
     # Rank 0 need not be in the first replica: the rendezvous of an elastic job assigns the ranks again.
@@ -44,21 +49,22 @@ async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes |
             message = (_termination_message(pod, container) or "").encode()
             if problem := _why_cut(pod, message):
                 return no_value("", problem)
-            # The script of a job created outside Airflow may leave there what it likes, a result or not.
+            # The script of a job created outside Airflow may write anything there, a result or not.
             if message and (is_rendered(snapshot.job.main) or read_result(message).error is None):
                 framed = Framed.parse(message)
                 if framed is None:
                     return masked_result(message, snapshot.mask())
                 content = await _value(client, pod, container, framed, seen)
-                # Of a large value it takes a part of a second, in which all others would wait.
+                # In a thread: a large value takes a part of a second, and would block the event loop.
                 return await asyncio.to_thread(masked_result, content, snapshot.mask())
     return None
 
 
 async def _value(client: Client, pod: Manifest, container: str, framed: Framed, seen: Frames) -> bytes:
-    """The value that lines of a pod's log are; or why it cannot be had, for the job's summary.
+    """The value in the lines of a pod's log; or why it is not available, for the job's summary.
 
-    The log that was followed has also what the kubelet has put away since; the log as it is now, what was not followed.
+    The log that was followed also has the lines that the kubelet has rotated away since. The log as it is now also has
+    the lines that were not followed.
     """
     if value := seen.value(framed):
         return value
@@ -92,7 +98,7 @@ async def _lines(client: Client, pod: Manifest, container: str, framed: Framed, 
     async def read() -> list[str]:
         found: list[str] = []
         blocks = client.log_blocks(metadata["namespace"], metadata["name"], container, tail_lines=tail_lines)
-        # Thousands of jobs may end at once.
+        # With a permit, as thousands of jobs may end at once.
         async with LogStreams.here().permit(lambda held: False), aclosing(blocks):
             async for block in blocks:
                 await pace.turn()
@@ -105,7 +111,9 @@ async def _lines(client: Client, pod: Manifest, container: str, framed: Framed, 
 
 
 def _why_cut(pod: Manifest, message: bytes) -> str | None:
-    """Why a message may be a part only, in a pod of so many containers that it keeps less of each; None where not."""
+    """Why a message may be cut: the more containers a pod has, the less is kept of each message. None where it is
+    whole.
+    """
     lists = ("containers", "initContainers", "ephemeralContainers")
     containers = sum(len(pod["spec"].get(name) or ()) for name in lists)
     kept = _MESSAGES_BYTES // max(1, containers)
@@ -119,6 +127,6 @@ def _why_cut(pod: Manifest, message: bytes) -> str | None:
 
 
 def _termination_message(pod: Manifest, container: str) -> str | None:
-    """What the training's container wrote to its result, where it succeeded."""
+    """The result that the training's container wrote, where the container succeeded."""
     terminated = (status_of(pod, container).get("state") or {}).get("terminated") or {}
     return (terminated.get("message") or None) if terminated.get("exitCode") == 0 else None

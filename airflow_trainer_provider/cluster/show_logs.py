@@ -1,4 +1,4 @@
-"""A job's log lines for a person who looks at it. Nothing is written to the job."""
+"""Shows a job's log lines to a user. Nothing is written to the job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_trainer_provider.text.printable import plain, shorten
 async def show_logs(
     backend: Backend, cluster: Cluster, handle: JobHandle, job: JobObject, selection: LogSelection
 ) -> AsyncGenerator[LogBlock, None]:
-    """The lines of a job's pods that are there, pod by pod; or all lines as they are written, up to the job's end.
+    """The lines of a job's existing pods, pod by pod; or all lines as they are written, up to the job's end.
 
     :param backend: which watches the job.
     :param cluster: where it is.
@@ -60,7 +60,7 @@ def _selected(job: JobObject, snapshot: Snapshot, replica: str | None) -> list[s
 async def _present_lines(
     cluster: Cluster, snapshot: Snapshot, names: Sequence[str], cursor: LogCursor, selection: LogSelection
 ) -> AsyncGenerator[LogBlock, None]:
-    """What there is now, without what is written later."""
+    """The lines that exist now, without those that are written later."""
     for name in names:
         for pod in snapshot.pods_of(name):
             async for block in _pod_lines(cluster, pod, snapshot.container_of(pod), name, cursor, selection):
@@ -73,7 +73,7 @@ async def _pod_lines(
     spec, name = pod["spec"], pod["metadata"]["name"]
     for container in [each["name"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]:
         label = replica if container == training else f"{replica}/{container}"
-        # The last ones are known at the end: lines of a function's value may be among them.
+        # Which lines are the last ones is known only at the end: lines of a function's value may be among those read.
         last: deque[str] = deque(maxlen=selection.tail)
         try:
             async with aclosing(_container_lines(cluster, pod, container, cursor, selection)) as blocks:
@@ -92,7 +92,7 @@ async def _pod_lines(
 async def _container_lines(
     cluster: Cluster, pod: Manifest, container: str, cursor: LogCursor, selection: LogSelection
 ) -> AsyncGenerator[list[str], None]:
-    """The lines of a container but those of a function's value, of which there are at most so many more."""
+    """The lines of a container, without those of a function's value, of which there are at most ``MOST_LINES``."""
     metadata, mask = pod["metadata"], pods_mask([pod])
     tail_lines = None if selection.tail is None else selection.tail + MOST_LINES
     stream = cluster.client.log_blocks(

@@ -11,7 +11,7 @@ from airflow_trainer_provider.errors import BackendUnavailable
 from airflow_trainer_provider.spec.values.names import is_label
 from airflow_trainer_provider.text.secret_values import looks_random
 
-#: What older Airflow puts before the name of each field.
+#: The prefix that older versions of Airflow put before the name of each field.
 _PREFIX = "extra__kubernetes__"
 #: The longest value that an error shows, in characters.
 _LONGEST_WORD = 32
@@ -22,18 +22,19 @@ _BOOLEANS = {"true": True, "false": False, "": False}
 class ClusterConnection:
     """The fields of a ``kubernetes`` connection, as Airflow's own hook understands them.
 
-    At most one of ``in_cluster``, ``kube_config_path`` and ``kube_config`` is given. Without any, the service account
-    of the pod that we run in is used, and outside of a cluster the default kubeconfig.
+    At most one of ``in_cluster``, ``kube_config_path`` and ``kube_config`` may be set. If none is set, the service
+    account of the pod that this process runs in is used, and outside a cluster the default kubeconfig.
 
     :param id: the connection's id.
-    :param in_cluster: use the service account of the pod that we run in.
+    :param in_cluster: use the service account of the pod that this process runs in.
     :param kube_config_path: path of a kubeconfig.
     :param kube_config: the text of a kubeconfig, as JSON or YAML.
-    :param namespace: of the jobs, unless the operator says another; None where the connection does not say.
+    :param namespace: of the jobs, unless the operator names another one; None where the connection names none.
     :param cluster_context: context of the kubeconfig; None for its current one.
-    :param disable_verify_ssl: believe any certificate.
+    :param disable_verify_ssl: accept any certificate.
     :param disable_tcp_keepalive: do not probe idle connections.
-    :param plugin_env: names of environment variables that credential plugins get, beside those that they always get.
+    :param plugin_env: names of environment variables that credential plugins get, in addition to those that they always
+        get.
     """
 
     id: str
@@ -64,8 +65,9 @@ class ClusterConnection:
 
         :param connection_id: the connection's id.
         :param extra: the connection's extra fields; those that do not say how to reach a cluster are ignored.
-        :param plugin_env: as of this class; no connection says it.
-        :raises BackendUnavailable: a field has a value that it cannot have, or more than one way is given.
+        :param plugin_env: as for this class; it is no field of a connection.
+        :raises BackendUnavailable: a field has a value that is not allowed, or more than one way to the cluster is
+            given.
         """
         fields = _Fields(connection_id, extra)
         return cls(
@@ -131,7 +133,9 @@ def _is_document(text: str) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """A field's value for an error message, unless it can be a kubeconfig or a credential in the wrong field."""
+    """A field's value for an error message. A value that may be a kubeconfig or a credential in the wrong field is
+    described, not shown.
+    """
     if isinstance(value, list):
         return [_shown(each) for each in value]
     if isinstance(value, Mapping):

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 #: How often tokens in files are read again, in seconds. The kubelet renews them long before they expire.
 _FILE_SECONDS = 60
-#: How long before its end a plugin's token is renewed, in seconds; a fifth of its life at most.
+#: How long before a plugin's token expires it is renewed, in seconds; at most a fifth of its remaining lifetime.
 _MARGIN = 60
-#: What the name of a header may hold beside letters, digits and what is never quoted.
+#: Characters that a header's name may contain, beside letters, digits and those that ``quote`` never escapes.
 _IN_HEADERS = "!#$&'*+^`|"
 
 
 class Address(NamedTuple):
-    """Where an API server is. The same address is the same cluster.
+    """The address of an API server. Equal addresses mean the same cluster.
 
-    :param server: of the API server, normalized.
-    :param server_name: the name in the server's certificate, where it is not in its address.
-    :param proxy: the proxy on the way, without a user.
+    :param server: URL of the API server, normalized.
+    :param server_name: the name in the server's certificate, where it is not the host of the URL.
+    :param proxy: URL of the proxy, without user and password; None for no proxy.
     """
 
     server: str
@@ -51,7 +51,7 @@ class Address(NamedTuple):
     def of(cls, server: str, server_name: str | None, proxy: str | None) -> Address:
         """The address, normalized.
 
-        :param proxy: with or without a user.
+        :param proxy: URL of the proxy, with or without user and password.
         """
         url = URL(server)
         path = url.path.rstrip("/")
@@ -64,15 +64,16 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a request needs.
+    """What a request to the API server is sent with.
 
-    :param server: address of the API server, without a slash at the end.
-    :param headers: who we are; some names come more than once.
-    :param tls: whom we believe; None without TLS.
-    :param identity: changes when the address, or what is in ``tls``, does.
-    :param proxy: address of a proxy; None for what the environment says.
-    :param server_name: the name in the server's certificate, where it is not in its address.
-    :param renew_at: when they have to be loaded again, by the monotonic clock; None for when they are refused.
+    :param server: URL of the API server, without a slash at the end.
+    :param headers: the headers that authenticate us; some names occur more than once.
+    :param tls: the trusted authorities and the client certificate; None without TLS.
+    :param identity: a digest that changes when the address or the content of ``tls`` changes.
+    :param proxy: URL of a proxy; None for the one that the environment names, if any.
+    :param server_name: the name in the server's certificate, where it is not the host of the URL.
+    :param renew_at: when to load the credentials again, by the monotonic clock; None loads them again only after they
+        are refused.
     """
 
     server: str
@@ -85,15 +86,15 @@ class Credentials:
 
     @property
     def address(self) -> Address:
-        """Where they are sent."""
+        """The API server that these credentials are sent to."""
         return Address.of(self.server, self.server_name, self.proxy)
 
     def are(self, others: Credentials) -> bool:
-        """Whether they are the same as others, whenever each was loaded."""
+        """Whether these credentials equal others, whenever each was loaded."""
         return self.headers == others.headers and self.identity == others.identity
 
     def trust_the_same(self, others: Credentials) -> bool:
-        """Whether they trust the API servers that others trust, and show them the same certificate."""
+        """Whether these credentials trust the same API servers as others, and use the same client certificate."""
         return self.identity == others.identity
 
 
@@ -110,7 +111,7 @@ class CredentialSource:
     async def load(self) -> Credentials:
         """The credentials as they are now.
 
-        :raises BackendUnavailable: the connection leads nowhere.
+        :raises BackendUnavailable: the connection cannot be used.
         :raises ApiError: without a status: its credential plugin failed.
         """
         if await asyncio.to_thread(self._is_in_pod):
@@ -118,9 +119,9 @@ class CredentialSource:
         return await self._from_kubeconfig()
 
     async def address(self) -> Address:
-        """Where the connection leads now. No credential plugin runs for that.
+        """The address of the API server that the connection leads to now. No credential plugin is run.
 
-        :raises BackendUnavailable: it leads nowhere.
+        :raises BackendUnavailable: the connection cannot be used.
         """
         if await asyncio.to_thread(self._is_in_pod):
             return (await self.load()).address
@@ -152,7 +153,8 @@ class CredentialSource:
         await asyncio.to_thread(self._kubeconfig.read)
         plugin = self._kubeconfig.user.get("exec")
         given = await run_plugin(self._connection, plugin) if plugin else None
-        # The library, the files and the certificates take many milliseconds, in which others have their turn.
+        # In a thread: the library, the files and the certificates take many milliseconds, and would block the event
+        # loop.
         return await asyncio.to_thread(asyncio.run, self._loaded(given))
 
     async def _loaded(self, given: PluginCredentials | None) -> Credentials:
@@ -168,7 +170,7 @@ class CredentialSource:
                 await load_kube_config_from_dict(single, client_configuration=configuration)
             except Exception as error:
                 raise self._failed(user, error) from None
-            # Older versions of the library overlook them.
+            # Older versions of the library ignore these two fields.
             configuration.proxy, configuration.tls_server_name = (
                 cluster.get("proxy-url"),
                 cluster.get("tls-server-name"),
@@ -178,7 +180,7 @@ class CredentialSource:
     def _credentials(self, configuration: Configuration, user: dict[str, Any], renew_at: float | None) -> Credentials:
         headers = _impersonation(user)
         if "BearerToken" in configuration.api_key:
-            # Files end with a line break more often than not.
+            # A token that was read from a file usually ends with a line break.
             headers["Authorization"] = configuration.api_key["BearerToken"].strip()
         verify = configuration.verify_ssl and not self._connection.disable_verify_ssl
         server = str(configuration.host).rstrip("/")
@@ -199,7 +201,7 @@ class CredentialSource:
         )
 
     def _failed(self, user: dict[str, Any], error: Exception) -> Exception:
-        # Its text may hold whole entries of the kubeconfig.
+        # The error's text is not shown: it may quote whole entries of the kubeconfig.
         kind = type(error).__name__
         if "auth-provider" not in user:
             return self._wrong(f"its kubeconfig cannot be used ({kind})", "Check it with kubectl")
@@ -237,7 +239,7 @@ def _renew_at(user: dict[str, Any], expiry: datetime | None) -> float | None:
     if expiry is not None:
         left = (expiry - datetime.now(timezone.utc)).total_seconds()
         return time.monotonic() + max(left - min(_MARGIN, left / 5), 1)
-    # The library knows itself when a provider's token is due.
+    # The library itself knows when the token of an auth-provider has to be renewed.
     return time.monotonic() + _FILE_SECONDS if user.keys() & {"tokenFile", "auth-provider"} else None
 
 
@@ -253,7 +255,7 @@ def _impersonation(user: dict[str, Any]) -> CIMultiDict[str]:
 
 def _tls(configuration: Configuration, verify: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 demands extensions that many clusters' own CAs lack, and that no other client asks for.
+    # Python 3.13 requires certificate extensions that the CAs of many clusters lack, and that no other client requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)

@@ -1,7 +1,7 @@
 """Runs the credential plugin of a kubeconfig's user (``exec``).
 
-A plugin runs wherever the cluster is reached from, Airflow's scheduler and API server included. It gets what it needs
-of the environment there, and no more: the rest holds Airflow's own secrets.
+A plugin runs in each process that connects to the cluster, including Airflow's scheduler and API server. It gets only
+the environment variables that it needs: the others hold Airflow's own secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_trainer_provider.timeouts import with_timeout
 
 #: How long a plugin may take, in seconds.
 _PLUGIN_SECONDS = 60
-#: How long a killed plugin may take to be gone, in seconds.
+#: How long a killed plugin may take to exit, in seconds.
 _KILLED_SECONDS = 1
 #: How many characters of a failed plugin's output the error shows.
 _PLUGIN_WORDS = 500
@@ -36,12 +36,12 @@ _NAMES = frozenset(
         *("LD_LIBRARY_PATH", "KUBECONFIG"),
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
-        # Of the plugins of GKE and AKS, beside those that begin as below.
+        # For the plugins of GKE and AKS, in addition to those with the prefixes below.
         *("USE_GKE_GCLOUD_AUTH_PLUGIN", "ARM_TENANT_ID", "IDENTITY_ENDPOINT", "IDENTITY_HEADER"),
         *("IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT", "MSI_ENDPOINT", "MSI_SECRET"),
     ]
 )
-#: How the variables begin that clouds document for their plugins.
+#: Prefixes of the variables that clouds document for their plugins.
 _PREFIXES = (
     *("LC_", "XDG_"),
     # aws, aws-iam-authenticator
@@ -57,9 +57,9 @@ _PREFIXES = (
 
 @dataclass(frozen=True)
 class PluginCredentials:
-    """What a plugin gives: a token, or a certificate with its key, or all of them.
+    """The credentials that a plugin prints: a token, or a certificate with its key, or all of them.
 
-    :param expires_at: None where it does not say.
+    :param expires_at: None where the plugin does not say.
     """
 
     token: str | None = field(repr=False)
@@ -69,14 +69,14 @@ class PluginCredentials:
 
 
 async def run_plugin(connection: ClusterConnection, plugin: Mapping[str, Any]) -> PluginCredentials:
-    """Run a plugin.
+    """Run a credential plugin.
 
     :param connection: whose kubeconfig names it.
     :param plugin: the ``exec`` entry of the kubeconfig.
-    :raises BackendUnavailable: it cannot be started.
-    :raises ApiError: without a status: it gave no credentials, and may do so later.
+    :raises BackendUnavailable: the plugin cannot be started.
+    :raises ApiError: without a status: the plugin gave no credentials; a later run may give some.
     """
-    # The library takes some tenths of a second to import, in which the event loop has others to serve.
+    # In a thread: the library takes some tenths of a second to import, and would block the event loop.
     dateutil = await asyncio.to_thread(import_module, "kubernetes_asyncio.config.dateutil")
     env = plugin_environment(os.environ, plugin, connection.plugin_env)
     try:
@@ -92,7 +92,7 @@ async def run_plugin(connection: ClusterConnection, plugin: Mapping[str, Any]) -
     if code != 0:
         raise _failed(connection, f"it ended with exit code {code}: {_without_secrets(words, env)[:_PLUGIN_WORDS]}")
     try:
-        # Errors may quote the output, and with it the token.
+        # The errors below are not shown: they may quote the output, and with it the token.
         answer: dict[str, Any] = json.loads(output)
         status = {plugin["apiVersion"]: answer["status"]}[answer["apiVersion"]]
         expiry = status.get("expirationTimestamp")
@@ -116,7 +116,7 @@ def plugin_environment(
 
     :param environment: of this process.
     :param plugin: the ``exec`` entry of the kubeconfig; its ``env`` wins.
-    :param names: of further variables that it gets.
+    :param names: of further variables that the plugin gets.
     """
     kept = {
         name: value
@@ -124,13 +124,13 @@ def plugin_environment(
         if name in _NAMES or name in names or name.startswith(_PREFIXES)
     }
     given = {str(each["name"]): str(each["value"]) for each in plugin.get("env") or ()}
-    # It runs without a terminal, and cannot ask anyone.
+    # The plugin runs without a terminal, and cannot prompt a user.
     info = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": False}}
     return {**kept, **given, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
 
 async def _run(plugin: Mapping[str, Any], env: Mapping[str, str]) -> tuple[int | None, bytes, str]:
-    """Exit code, output, and what it says beside."""
+    """Run the plugin, and return its exit code, its output and the text that it wrote to stderr."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             str(plugin["command"]),
@@ -139,7 +139,7 @@ async def _run(plugin: Mapping[str, Any], env: Mapping[str, str]) -> tuple[int |
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            # A group of its own, to be killed with all that it has started.
+            # A process group of its own, so that the plugin is killed together with the processes that it started.
             start_new_session=True,
         )
     )
@@ -159,7 +159,7 @@ async def _run(plugin: Mapping[str, Any], env: Mapping[str, str]) -> tuple[int |
 
 def _without_secrets(words: str, env: Mapping[str, str]) -> str:
     secrets = [value for name, value in env.items() if len(value) > 3 and redacted({name: value})[name] != value]
-    # One may be the beginning of another.
+    # The longest first: one secret may be the beginning of another.
     for secret in sorted(secrets, key=len, reverse=True):
         words = words.replace(secret, "***")
     return words

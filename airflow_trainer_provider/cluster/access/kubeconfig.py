@@ -1,4 +1,4 @@
-"""Reads kubeconfigs: the one context that is wanted, with all that it needs checked."""
+"""Reads kubeconfigs: selects one context, and checks its cluster and its user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_trainer_provider.cluster.access.connection import ClusterConnection
 from airflow_trainer_provider.errors import BackendUnavailable
 from airflow_trainer_provider.text.secret_values import looks_random
 
-#: Entries whose value is a file, for clusters and for users.
+#: Entries whose value is the path of a file, for clusters and for users.
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key", "tokenFile")}
 #: What separates the words of a path and of a context's name; and the least length of a word that can be a credential.
 _NO_WORD = re.compile(r"[^A-Za-z0-9]+")
@@ -26,7 +26,7 @@ _LONG_WORD = 12
 class Kubeconfig:
     """The kubeconfig of a connection. Errors name the connection, the field and the entry, never a value in it.
 
-    :param connection: has a kubeconfig, or stands for the default one.
+    :param connection: names a kubeconfig, or none to use the default one.
     """
 
     def __init__(self, connection: ClusterConnection) -> None:
@@ -45,26 +45,26 @@ class Kubeconfig:
         return dict(self._active["user"])
 
     def read(self) -> None:
-        """Read it again.
+        """Read the kubeconfig again.
 
-        :raises BackendUnavailable: it cannot be read, or lacks what is needed.
+        :raises BackendUnavailable: it cannot be read, or an entry that is needed is missing or wrong.
         """
         texts = self._read()
-        # An unchanged one is kept, and with it the tokens that were renewed in it.
+        # While the text is unchanged, the parsed kubeconfig is kept, with the tokens that were renewed in it.
         if texts != self._texts:
             self._active = self._select(self._merged(texts))
             self._texts = texts
         self._check_files()
 
     def single(self, folder: Path) -> dict[str, Any]:
-        """A kubeconfig with nothing but the active context, and files instead of data.
+        """A kubeconfig with the active context only, and with paths of files instead of base64 data.
 
-        :param folder: where the files are written; it holds private keys.
+        :param folder: where the files are written; private keys are among them.
         :raises BackendUnavailable: data that is not base64.
         """
         cluster = self._with_files("cluster", folder)
         user = self._with_files("user", folder)
-        # The library's loader writes renewed tokens into this dictionary: it has to be ours.
+        # The library's loader writes renewed tokens into this dictionary: it has to be the one that is kept here.
         if "auth-provider" in user:
             user["auth-provider"] = self._active["user"]["auth-provider"]
         return {
@@ -78,7 +78,7 @@ class Kubeconfig:
 
     @property
     def _field(self) -> str:
-        """The field that the kubeconfig comes from."""
+        """The field of the connection that the kubeconfig comes from, as errors name it."""
         if self._connection.kube_config is not None:
             return "kube_config"
         return "kube_config_path" if self._connection.kube_config_path is not None else "the default kubeconfig"
@@ -117,7 +117,7 @@ class Kubeconfig:
         return merged
 
     def _named(self, item: Any, part: str, entry: str, path: Path | None) -> tuple[Any, dict[str, Any]]:
-        """A part of a kubeconfig, behind its name.
+        """The name and the value of an entry of a kubeconfig.
 
         :param path: of the kubeconfig, where it is a file.
         """
@@ -232,22 +232,23 @@ class Kubeconfig:
 
 
 def _shown(name: str) -> str:
-    """The name of a file or of a context, unless it can be a credential in the wrong field.
+    """The name of a file or of a context, for an error message; only its length where it may be a credential in the
+    wrong field.
 
-    A credential has long words that look random. The names that clouds give to contexts consist of short ones.
+    A credential has long words that look random. The names that clouds give to contexts consist of short words.
     """
     is_credential = any(len(word) >= _LONG_WORD and looks_random(word) for word in _NO_WORD.split(name))
     return f"a text of {len(name)} characters" if is_credential else name
 
 
 def default_paths() -> list[Path]:
-    """The kubeconfigs that are used by default: ``$KUBECONFIG``, else the home folder."""
+    """The kubeconfigs that are used by default: those of ``$KUBECONFIG``, else ``~/.kube/config``."""
     named = [Path(path).expanduser() for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     return named or [Path.home() / ".kube" / "config"]
 
 
 def _absolute(values: dict[str, Any], folder: Path) -> None:
-    """Paths in a kubeconfig are relative to its own folder."""
+    """Make the paths in an entry absolute: paths in a kubeconfig are relative to its folder."""
     for key in (*_FILES["cluster"], *_FILES["user"]):
         if isinstance(values.get(key), str):
             values[key] = os.path.normpath(folder / values[key])

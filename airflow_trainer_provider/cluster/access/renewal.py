@@ -18,26 +18,27 @@ log = logging.getLogger(__name__)
 #: Reads a connection as it is now.
 Reread = Callable[[], Awaitable[ClusterConnection]]
 
-#: How soon credentials that could not be renewed are asked for again, in seconds.
+#: How soon a failed renewal of credentials is tried again, in seconds.
 _RENEW_AGAIN = 10
-#: How soon credentials that are refused are loaded again, at first and at most, in seconds: a plugin may run for that,
-#: and Airflow may be asked for the connection. After this long without a refusal the pause starts over.
+#: The first and the longest pause between two attempts to load refused credentials again, in seconds: an attempt may
+#: run a plugin, and read the connection from Airflow. The third value is the time without an attempt after which the
+#: pause is the first one again.
 _RELOAD_FIRST = 1.0
 _RELOAD_MOST = 10.0
 _RELOAD_QUIET = 60.0
-#: How long the connection may take to be read, in seconds.
+#: How long it may take to read the connection, in seconds.
 _REREAD_SECONDS = 10.0
 
 
 class Renewal:
     """The credentials of one connection.
 
-    A connection that is changed is followed as long as it leads to the same API server. What waits for jobs at one API
-    server must not look for them at another, where it would take them for lost.
+    A changed connection is used as long as it leads to the same API server. A task that waits for a job at one API
+    server must not look for it at another, where the job would seem lost.
 
     :param connection: how to reach the cluster.
     :param reread: reads the connection as it is now; None where it cannot change.
-    :param replaced: called when other credentials are in use.
+    :param replaced: called when the credentials in use have been replaced.
     """
 
     def __init__(self, connection: ClusterConnection, reread: Reread | None, replaced: Callable[[], None]) -> None:
@@ -45,7 +46,7 @@ class Renewal:
         self.connection = connection
         #: The credentials in use; None until the first request.
         self.current: Credentials | None = None
-        #: The other API server that the connection leads to by now.
+        #: The other API server that the connection leads to now; None while it leads to the one in use.
         self.moved_to: Address | None = None
         self._source = CredentialSource(connection)
         self._reread = reread
@@ -57,7 +58,7 @@ class Renewal:
     async def due(self) -> Credentials:
         """The credentials for a request, loaded if they are due.
 
-        :raises BackendUnavailable: the connection leads nowhere.
+        :raises BackendUnavailable: the connection cannot be used.
         :raises ApiError: without a status: its credential plugin failed.
         """
         if self.current is not None and not _is_due(self.current):
@@ -70,12 +71,13 @@ class Renewal:
             return self.current
 
     async def after_refusal(self, refused: Credentials, *, by_us: bool = False) -> Credentials | None:
-        """Other credentials than those that were refused; None where there are none yet.
+        """Credentials other than the refused ones; None where there are none yet.
 
-        All requests that are refused share one attempt to find others, and attempts are seconds apart.
+        All refused requests share one attempt to load other credentials, and attempts are seconds apart.
 
-        :param refused: what the request was sent with.
-        :param by_us: the API server's certificate was not trusted: another token does not help, another authority may.
+        :param refused: the credentials that the request was sent with.
+        :param by_us: whether this side refused, as it did not trust the API server's certificate: then another token
+            does not help, and another certificate authority may.
         """
         same = refused.trust_the_same if by_us else refused.are
         async with self._loading:
@@ -90,10 +92,10 @@ class Renewal:
         return None if self.current is None or same(self.current) else self.current
 
     async def use(self, connection: ClusterConnection) -> bool:
-        """Go on with the connection as it is now.
+        """Use the connection as it is now.
 
         :param connection: the same or a changed one.
-        :return: False where it leads to another API server; what is in use stays.
+        :return: False where it leads to another API server; the credentials in use stay in use.
         """
         if connection == self.connection and self.moved_to is None:
             return True
@@ -111,7 +113,7 @@ class Renewal:
         return True
 
     def way_out(self) -> str:
-        """What to do about a refusal."""
+        """What a user can do about a refusal, as text for an error."""
         connection = f"connection {self.connection.id!r}"
         if self.moved_to is None or self.current is None:
             return (
@@ -132,15 +134,15 @@ class Renewal:
         try:
             fresh = await self._source.load()
         except TrainJobError as error:
-            # They are renewed before they expire: there is time left to try that again.
+            # Credentials are renewed before they expire, so there is time left to try again.
             log.warning("Credentials could not be renewed; asking again in %d s: %s", _RENEW_AGAIN, error)
             return replace(current, renew_at=time.monotonic() + _RENEW_AGAIN)
         return fresh if self._take(fresh) else replace(current, renew_at=fresh.renew_at)
 
     async def _reload(self, same: Callable[[Credentials], bool]) -> None:
-        """Look for other credentials: where the connection says, and in the connection as it is now.
+        """Load other credentials: first by the connection as it is known, then by the connection as it is now.
 
-        :param same: whether credentials are no others than those that were refused.
+        :param same: whether given credentials are the same as the refused ones.
         """
         try:
             fresh = await self._source.load()
@@ -160,7 +162,7 @@ class Renewal:
         except TrainJobError as error:
             log.warning("Connection %r could not be read again: %s", self.connection.id, error)
         except Exception as error:
-            # Of a secrets backend: its words may hold what it was asked for.
+            # The error of a secrets backend is not shown: its text may contain the connection that it was asked for.
             log.warning("Connection %r could not be read again: %s", self.connection.id, type(error).__name__)
 
     def _take(self, fresh: Credentials) -> bool:

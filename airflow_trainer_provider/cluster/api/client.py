@@ -22,14 +22,14 @@ from airflow_trainer_provider.text.printable import LONGEST_LINE_BYTES
 
 _T = TypeVar("_T")
 FIELD_MANAGER = "airflow-trainer-provider"
-#: Parsed in one go, in which nothing else has its turn. What parsing takes stays with the process: a large page would
-#: cost more than what is kept of it.
+#: Objects in one page of a list. A page is parsed in one go, which blocks the event loop. The process keeps the memory
+#: that parsing takes: a large page would take more than the objects that are kept.
 _PAGE = 25
-#: How many of them are gone through before other tasks have their turn.
+#: How many objects are processed before the event loop runs other tasks.
 _AT_ONCE = 20
 _MERGE_PATCH = "application/merge-patch+json"
-#: Seconds. Watches end by themselves; a bookmark comes each minute, so that a connection that has silently died is
-#: noticed.
+#: Seconds. The API server ends a watch after ``_WATCH``. It sends a bookmark each minute, so a longer silence means
+#: that the connection is dead.
 _WATCH = 240
 _SILENT_WATCH = 150
 _SILENT_LOG = 60
@@ -41,9 +41,9 @@ _LONGEST_EVENT = 64 * 2**20
 
 @dataclass(frozen=True)
 class Listing:
-    """Objects as they were at one moment.
+    """A list of objects.
 
-    :param resource_version: the moment; a watch goes on from there.
+    :param resource_version: the version of the list; a watch continues from there.
     """
 
     items: list[Manifest]
@@ -52,7 +52,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """A change.
+    """One event of a watch.
 
     :param type: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, whose object has a resource version only.
     """
@@ -67,7 +67,7 @@ class Client:
     Calls are retried during an outage of the API server, as long as the outage budget lasts; only :meth:`get_once`,
     :meth:`watch` and :meth:`logs` are not. Every method raises :class:`~airflow_trainer_provider.errors.ApiError` where
     the API server does not do what it was asked to, and :class:`~airflow_trainer_provider.errors.BackendUnavailable`
-    where the connection leads nowhere.
+    where the connection cannot be used.
 
     :param connection: how to reach the cluster.
     :param outage_budget: seconds for which one call is repeated.
@@ -90,10 +90,10 @@ class Client:
         return self._requests.clock
 
     async def use(self, connection: ClusterConnection) -> bool:
-        """Go on with a connection that may have changed; see :meth:`Renewal.use`.
+        """Use a connection that may have changed; see :meth:`Renewal.use`.
 
         :param connection: how to reach the cluster.
-        :return: False where that is another cluster.
+        :return: False where it leads to another cluster.
         """
         return await self._requests.renewal.use(connection)
 
@@ -118,7 +118,7 @@ class Client:
     ) -> Manifest | None:
         """Read an object; None where there is none.
 
-        :param uid: of the object that is meant: another one of its name counts as none. None takes any.
+        :param uid: of the object: another object of the same name counts as not found. None accepts any.
         """
         try:
             found = await self.get(resource, namespace, name)
@@ -129,15 +129,17 @@ class Client:
         return found if uid in (None, found["metadata"]["uid"]) else None
 
     async def get_path(self, path: str, **query: str) -> Manifest:
-        """Read anything else that answers with JSON.
+        """Read any other path whose answer is JSON.
 
         :param path: e.g. ``/version``.
         """
         return await self._requests.call("GET", path, query)
 
     async def get_once(self, path: str, **query: str) -> Manifest:
-        """Read what an extension of the API serves. It may be down while the API server is not: nothing is repeated,
-        and no other request waits for it.
+        """Read a path that an extension of the API serves.
+
+        The extension may be down while the API server is not: the request is not repeated, and no other request waits
+        for it.
 
         :param path: of the API.
         """
@@ -157,8 +159,8 @@ class Client:
 
         :param label_selector: which; empty for all.
         :param field_selector: which; empty for all.
-        :param not_older_than: a moment that has to be in what is read, which the API server's memory is enough for;
-            empty for all that has happened until now, which it has to ask its database for.
+        :param not_older_than: a resource version that the list has to be as new as, which the API server can answer
+            from its watch cache; empty for the newest state, for which it has to ask its database.
         :param keep: object -> what is kept of it.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -171,7 +173,7 @@ class Client:
         except ApiError as error:
             if error.status != 410:
                 raise
-        # The pages took longer than the API server keeps what they belong to: all in one, it is.
+        # The API server no longer has the version that the pages belong to: list all objects in one request.
         return await self._list(resource, namespace, query, keep)
 
     async def watch(
@@ -183,14 +185,14 @@ class Client:
         field_selector: str = "",
         resource_version: str,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """The changes since a moment, over one connection, which ends after some minutes. Close the iterator.
+        """The changes since a resource version, over one connection, which ends after some minutes. Close the iterator.
 
         :param label_selector: which objects; empty for all.
         :param field_selector: which objects; empty for all.
-        :param resource_version: the moment.
-        :raises ApiError: the connection broke; with status 410 the moment is too long ago: list again.
+        :param resource_version: the version to start from.
+        :raises ApiError: the connection broke; with status 410 the version has expired: list again.
         """
-        # Not all at the same time.
+        # Jitter: watches do not all end at the same time.
         seconds = int(_WATCH * random.uniform(0.8, 1))
         query = {
             "watch": "true",
@@ -219,15 +221,15 @@ class Client:
         tail_lines: int | None = None,
         previous: bool = False,
     ) -> AsyncGenerator[bytes, None]:
-        """A container's lines, each behind its time, over one connection. Close the iterator.
+        """A container's log lines, each with its time before it, over one connection. Close the iterator.
 
-        They come in blocks, with line breaks between the lines of a block.
+        The lines come in blocks, with line breaks between the lines of a block.
 
         :param follow: wait for more until the container ends.
-        :param since_time: RFC 3339; the API server heeds whole seconds only.
-        :param tail_lines: only so many, from the end.
-        :param previous: of the container before its last restart.
-        :raises ApiError: there are none, or the connection broke, or was silent for minutes.
+        :param since_time: RFC 3339; the API server ignores fractions of a second.
+        :param tail_lines: only the last so many lines.
+        :param previous: the log from before the container's last restart.
+        :raises ApiError: there is no log, or the connection broke, or was silent for minutes.
         """
         query = {"container": container, "timestamps": "true"}
         query |= {"follow": "true"} if follow else {}
@@ -250,9 +252,9 @@ class Client:
                     yield line
 
     async def repeat(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat an operation that an outage of the API server has interrupted, as often as single calls are repeated.
+        """Repeat an operation that an outage of the API server interrupts, for as long as single calls are repeated.
 
-        :param attempt: reads with methods that are not repeated, such as :meth:`logs`.
+        :param attempt: one attempt, with methods that do not repeat by themselves, such as :meth:`logs`.
         """
         return await self._requests.repeat(attempt)
 
@@ -261,10 +263,10 @@ class Client:
     ) -> Manifest:
         """Create an object. Fields that its kind does not have are refused.
 
-        It is repeated only where the error proves that nothing was created. An error without a status, or with one
-        from 500 on, leaves open whether the object is there: read it by its name.
+        The request is repeated only where the error proves that nothing was created. After an error without a status,
+        or with a status from 500 on, the object may exist: read it by its name.
 
-        :param dry_run: only ask whether it would be taken.
+        :param dry_run: only check whether the object would be accepted.
         """
         query = {"fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
         query |= {"dryRun": "All"} if dry_run else {}
@@ -275,8 +277,8 @@ class Client:
     async def patch(self, resource: Resource, namespace: str, name: str, patch: Manifest) -> Manifest:
         """Change an object with a JSON merge patch.
 
-        :param patch: with ``metadata.resourceVersion`` it changes that version only, and raises with status 409 where
-            there is another, also where an earlier attempt of this call made it and its answer was lost.
+        :param patch: with ``metadata.resourceVersion``, only that version is changed. Any other version raises with
+            status 409, even one that an earlier attempt of this call made and whose answer was lost.
         """
         query = {"fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
         return await self._requests.call(
@@ -297,10 +299,10 @@ class Client:
         """Delete an object.
 
         :param uid: only the object with this uid.
-        :param resource_version: only this version of it; raises with status 409 where there is another.
-        :param propagation: ``Background``, ``Foreground`` or ``Orphan``: what becomes of what it owns.
-        :param grace_seconds: how long a pod may take to end; None for as long as it says itself.
-        :returns: False where it is not there, or another object has its name.
+        :param resource_version: only this version of the object; any other version raises with status 409.
+        :param propagation: ``Background``, ``Foreground`` or ``Orphan``: what happens to the objects that it owns.
+        :param grace_seconds: the grace period of a pod; None for the pod's own.
+        :returns: False where the object does not exist, or another object has its name.
         """
         options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         conditions = {"uid": uid, "resourceVersion": resource_version}
@@ -336,7 +338,7 @@ class Client:
             found.reverse()
             # Free each raw object once it has been trimmed, so that both are never in memory at once.
             while found:
-                # In lists, built-in kinds leave out what each object is.
+                # The items in lists of built-in kinds lack ``apiVersion`` and ``kind``.
                 items.append(keep({"apiVersion": resource.api_version, "kind": resource.kind, **found.pop()}))
                 if len(items) % _AT_ONCE == 0:
                     await asyncio.sleep(0)

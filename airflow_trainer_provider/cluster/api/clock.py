@@ -7,15 +7,15 @@ from email.utils import parsedate_to_datetime
 
 from airflow_trainer_provider.job.status import JobStatus
 
-#: Answers have their time in whole seconds, and take a moment: a difference that is not greater is none.
+#: The ``Date`` of an answer is in whole seconds, and an answer takes a moment: a smaller difference does not count.
 _UNCERTAIN = timedelta(seconds=2)
 
 
 class ServerClock:
-    """The clock by which a cluster's objects have their times."""
+    """The clock that the timestamps of a cluster's objects come from."""
 
     def __init__(self) -> None:
-        #: By how much it is ahead of this machine's.
+        #: By how much this clock is ahead of this machine's.
         self.ahead = timedelta(0)
 
     def note(self, date: str | None) -> None:
@@ -31,9 +31,9 @@ class ServerClock:
             self.ahead = ahead if abs(ahead) > _UNCERTAIN else timedelta(0)
 
     def here(self, status: JobStatus) -> JobStatus:
-        """A job's status, with the times by which its start and its end are measured by this machine's clock.
+        """A job's status, with ``waiting_since`` and ``deadline_at`` by this machine's clock.
 
-        :param status: as the cluster has it.
+        :param status: with the times by the cluster's clock.
         """
         if not self.ahead:
             return status

@@ -1,4 +1,4 @@
-"""Lines out of a stream."""
+"""Splits a stream into lines."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator
 
 from airflow_trainer_provider.text.printable import CUT
 
-#: Bytes of a block at most, unless a single line has more: what can be worked on in about a millisecond.
+#: The most bytes of a block, unless a single line has more: they are processed in about a millisecond.
 _BLOCK = 32 * 1024
-#: The time that the API puts before each log line, and the space behind it, are within so many bytes.
+#: The most bytes of the time that the API puts before each log line, with the space after it.
 _TIME = 40
 
 
 async def split_lines(chunks: AsyncIterable[bytes], longest: int) -> AsyncIterator[bytes]:
-    """Whole lines, without their line breaks; the last one also without one.
+    """The lines of a stream, without their line breaks. The last line need not end with one.
 
     :param chunks: the stream, in pieces of any size.
-    :param longest: bytes of a line that are kept. A longer one is cut, and says so at its end.
+    :param longest: how many bytes of a line are kept. A longer line is cut, and a note at its end says so.
     """
     async for block in split_blocks(chunks, longest):
         for line in block.split(b"\n"):
@@ -26,12 +26,13 @@ async def split_lines(chunks: AsyncIterable[bytes], longest: int) -> AsyncIterat
 async def split_blocks(
     chunks: AsyncIterable[bytes], longest: int, *, overwritten: bool = False
 ) -> AsyncIterator[bytes]:
-    """Whole lines, as many together as have come, with line breaks only between them.
+    """The lines of a stream in blocks: as many whole lines as have arrived, with line breaks only between them.
 
     :param chunks: the stream, in pieces of any size.
     :param longest: as for :func:`split_lines`.
-    :param overwritten: the stream is a log, with a time before each line. Of a line that is too long, what a carriage
-        return overwrites is dropped first, so that the line ends with what a terminal shows in the end.
+    :param overwritten: whether the stream is a log, with a time before each line. From a line that is too long, the
+        text that a carriage return overwrites is dropped first, so that the line ends with what a terminal shows in the
+        end.
     """
     begun = _Line(longest, overwritten)
     most = min(_BLOCK, longest)
@@ -45,9 +46,9 @@ async def split_blocks(
 def _blocks_of(chunk: bytes, begun: _Line, longest: int, most: int) -> Iterator[bytes]:
     """The whole lines that end in a chunk, block by block.
 
-    :param begun: how the chunk's first line began; how its last one begins in the end.
+    :param begun: the unfinished line: on entry the beginning of the chunk's first line, on return that of its last one.
     :param longest: as for :func:`split_lines`.
-    :param most: bytes of a block at most, unless a single line has more.
+    :param most: the most bytes of a block, unless a single line has more.
     """
     if begun.kept:
         first = chunk.find(b"\n")
@@ -71,15 +72,18 @@ def _blocks_of(chunk: bytes, begun: _Line, longest: int, most: int) -> Iterator[
 
 
 def _block_end(chunk: bytes, start: int, most: int) -> int:
-    """The line break where the block ends that begins here; -1 where there is none."""
+    """The position of the line break at which a block ends; -1 where there is none.
+
+    :param start: where the block begins.
+    """
     end = chunk.rfind(b"\n", start, start + most + 1)
     return end if end >= 0 else chunk.find(b"\n", start + most)
 
 
 class _Line:
-    """A line that has begun.
+    """A line whose end has not arrived yet.
 
-    :param longest: bytes of it that are kept.
+    :param longest: how many of its bytes are kept.
     :param overwritten: as for :func:`split_blocks`.
     """
 
@@ -88,7 +92,7 @@ class _Line:
         self._overwritten = overwritten
         self._is_cut = False
         self._dropped = b""
-        #: Whether it did not fit in at some time.
+        #: Whether the line has been longer than the limit at any time.
         self.is_long = False
         self.kept = bytearray()
 
@@ -102,12 +106,12 @@ class _Line:
         if self._overwritten:
             whole = self._shown(whole)
         self._is_cut = self._is_cut or len(whole) > self._longest
-        # What follows a carriage return decides what it means.
+        # A carriage return at the end is kept: the next piece decides what it means.
         self._dropped = b"\r" if whole[self._longest :].endswith(b"\r") else b""
         self.kept = bytearray(whole[: self._longest])
 
     def take(self) -> bytes:
-        """The line, and begin the next one."""
+        """Return the line, and begin the next one."""
         line = bytes(self.kept) + (CUT.encode() if self._is_cut else b"")
         self.kept, self._dropped, self._is_cut, self.is_long = bytearray(), b"", False, False
         return line

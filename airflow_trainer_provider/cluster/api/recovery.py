@@ -1,4 +1,4 @@
-"""Waits between attempts, and notices when the API server answers again."""
+"""Pauses between attempts, and detects when the API server answers again."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from collections.abc import Awaitable, Callable
 from airflow_trainer_provider.cluster.answers import NO_ANSWER, NOT_SENT, SILENT, is_refusal
 from airflow_trainer_provider.errors import ApiError
 
-#: Between two probes, in seconds.
+#: The pause between two probes, in seconds.
 PROBE_SECONDS = 1.0
-#: The same while the API server answers that it starts, at most for so long.
+#: The pause while the API server answers that it is not ready yet, for the first ``_STARTING`` seconds of that.
 STARTING_PROBE_SECONDS = 0.25
-#: All that wait for the API server go on within so many seconds, so that they do not come at the same moment.
+#: Callers that wait for the API server resume within so many seconds, so that they do not all do so at the same moment.
 SPREAD = 0.2
 #: The longest wait that the API server can ask for with ``Retry-After``, in seconds.
 LONGEST_ASKED = 60.0
-#: How long probing goes on after the last pause, in seconds: an attempt may take as long as a call may.
+#: How long probing continues after the last pause, in seconds: an attempt may take as long as a call may.
 _PROBE_ON = 60.0
-#: Reasons of errors that come of an API server that is down.
+#: Reasons of errors while an API server is down.
 _NO_ANSWER = (NO_ANSWER, NOT_SENT, SILENT)
-#: A recovery that no failed probe has shown counts once in so many seconds.
+#: A recovery without a failed probe before it counts at most once in so many seconds.
 _OWN_FAILURE_SECONDS = 30.0
-#: What an API server answers until it has its paths, and the objects of a resource.
+#: What an API server answers while it starts: until it serves its paths, and until it has loaded the objects of a
+#: resource.
 _WHILE_IT_STARTS = (503, 429)
 _TOO_MANY = 429
-#: How long an API server that starts may refuse even the question whether it is ready, in seconds, and how long it is
-#: probed more often.
+#: How long a starting API server may forbid even the probe whether it is ready, and how long it is probed more often;
+#: seconds.
 _STARTING = 10.0
 _OK = 200
 _FORBIDDEN = 403
@@ -36,10 +37,10 @@ _SERVER_ERROR = 500
 
 
 class Recovery:
-    """Probes the API server once a second while it does not answer, for all that wait for it, and a bit more often for
+    """Probes the API server for all callers that wait for it: once a second while it does not answer, and more often in
     the few seconds from its first answer until it is ready.
 
-    :param probe: asks the API server whether it is ready; gives the HTTP status, None without an answer. It takes no
+    :param probe: asks the API server whether it is ready; returns the HTTP status, None without an answer. It takes no
         longer than about :data:`PROBE_SECONDS`.
     """
 
@@ -55,9 +56,10 @@ class Recovery:
         self.count = 0
 
     async def wait(self, seconds: float, error: Exception | None) -> None:
-        """Wait so long; after an error that an outage makes, only until the API server has recovered.
+        """Wait before the next attempt; after an error that an outage causes, only until the API server has recovered.
 
-        :param error: what the last attempt came to.
+        :param seconds: how long at most.
+        :param error: of the last attempt.
         """
         if not isinstance(error, ApiError) or not (_ends_with_recovery(error) or self._is_early(error)):
             await asyncio.sleep(seconds)
@@ -85,7 +87,7 @@ class Recovery:
                 each.set_result(None)
 
     async def is_starting(self) -> bool:
-        """Whether an API server that answers is not ready yet: until it has read its roles, it forbids everything."""
+        """Whether an API server that answers is not ready yet: until it has loaded its roles, it forbids everything."""
         status = await self._probe()
         if status != _FORBIDDEN:
             return status is None or status >= _SERVER_ERROR
@@ -94,12 +96,12 @@ class Recovery:
         return time.monotonic() - self._hidden_since < _STARTING
 
     def close(self) -> None:
-        """Probe no longer."""
+        """Stop probing."""
         if self._probing is not None:
             self._probing.cancel()
 
     def _is_early(self, error: ApiError) -> bool:
-        """Whether an API server that is not ready asks to come back later: it can be ready before that."""
+        """Whether an API server that is not ready asks for a later attempt (429): it may be ready earlier."""
         return error.status == _TOO_MANY and self._probing is not None
 
     async def _probe_until_ready(self) -> None:
@@ -112,8 +114,8 @@ class Recovery:
                 starting = starting + 1 if (status or 0) >= _SERVER_ERROR else 0
                 if status is None or starting:
                     failed = True
-                # Where the account may not ask, or a gateway does not know the path, a repeated refusal is an answer;
-                # an API server that starts refuses for a moment.
+                # A refusal counts as an answer once it is repeated: the account may not read the path, or a gateway
+                # does not know it. A starting API server refuses only for a moment.
                 elif status in (_OK, last):
                     self._is_ready(status, failed)
                     return
@@ -124,7 +126,7 @@ class Recovery:
     def _is_ready(self, status: int, failed: bool) -> None:
         if status == _OK:
             self._hidden_since = None
-        # Connections that keep breaking while the API server is ready fail for a reason of their own.
+        # Connections that keep breaking while the API server is ready break for another reason than an outage.
         if failed or (self._was_silent and time.monotonic() - self._recovered_at > _OWN_FAILURE_SECONDS):
             self.recovered()
 
@@ -143,8 +145,8 @@ class Backoff:
     :param recovery: of the connection.
     :param first: the first pause, in seconds.
     :param most: the longest pause, in seconds.
-    :param starting: attempts that an API server may refuse while it starts, before pauses get longer. Only for callers
-        that are few: it answers each of them.
+    :param starting: attempts that an API server may refuse while it starts, before pauses get longer. For a small
+        number of callers only: the API server has to answer each of them.
     """
 
     def __init__(self, recovery: Recovery, first: float, most: float, starting: int = 0) -> None:
@@ -163,7 +165,7 @@ class Backoff:
     def failed(self, error: Exception | None) -> None:
         """Note that an attempt has failed.
 
-        :param error: what it came to. One that no outage makes ends an outage: the API server answers again, e.g.
+        :param error: of the attempt. An error that no outage causes ends an outage: the API server answers again, e.g.
             that the storage of a custom resource is not ready yet.
         """
         was_outage, self._is_outage = self._is_outage, isinstance(error, ApiError) and _ends_with_recovery(error)
@@ -182,14 +184,14 @@ class Backoff:
     async def pause(self, error: Exception | None) -> None:
         """Wait before the next attempt: at least as long as the API server has asked for, within bounds.
 
-        :param error: what the last attempt came to.
+        :param error: of the last attempt.
         """
         growing = 1 if 0 < self._refused <= self._starting else self.failures
-        # Jitter: what fails together does not come back together.
+        # Jitter: callers that fail at the same moment do not return at the same moment.
         pause = min(self._most, self._first * 2 ** min(max(growing - 1, 0), 16)) * random.uniform(0.5, 1.0)
         asked = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
         if self._is_overtaken:
-            # It may have asked before the recovery, which this pause would wait for.
+            # The attempt may have been sent before the recovery, so there is no recovery left to wait for.
             await asyncio.sleep(random.uniform(0, SPREAD))
         else:
             await self._recovery.wait(max(pause, min(asked, LONGEST_ASKED)), error)
@@ -197,7 +199,7 @@ class Backoff:
             self.reset()
 
     def _has_recovered(self) -> bool:
-        """Whether the API server has recovered since this was asked last."""
+        """Whether the API server has recovered since the last call."""
         count, self._count = self._count, self._recovery.count
         return count != self._count
 

@@ -1,4 +1,4 @@
-"""Requests and their answers: JSON in and out, lines out, and what goes wrong on the way."""
+"""Requests and their answers: JSON in and out, streams out, and the errors of both."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _T = TypeVar("_T")
 #: Seconds.
 _CONNECT = 10
 _CALL = 60
-#: How many calls are under way at a time; watches and logs do not count.
+#: How many calls are in flight at a time; watches and logs do not count.
 _AT_ONCE = 32
-#: For what extensions of the API serve: they have seconds and permits of their own, so that others never wait for them.
+#: The timeout in seconds, and the number of permits, of requests to extensions of the API. They are separate, so that
+#: other requests never wait for an extension.
 _EXTENSION = 10
 _EXTENSIONS_AT_ONCE = 4
 #: From this status on, an answer is no success; redirects are not followed.
@@ -43,7 +44,7 @@ _NO_SUCCESS = 300
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _UNAVAILABLE = 503
-#: Answers 200 once all that an API server does at its start is done; everybody who is logged in may ask.
+#: Answers 200 once the start of an API server is complete; any authenticated user may read it.
 _READY = "/readyz"
 
 
@@ -60,7 +61,7 @@ class Requests:
         self.recovery = Recovery(self._probe)
         self._session = Session(connection, reread, self.recovery.recovered)
         self._retrier = Retrier(f"The Kubernetes API of connection {connection.id!r}", outage_budget, self.recovery)
-        # Thousands of jobs that end at once would open a connection each.
+        # Without a limit, thousands of jobs that end at once would open a connection each.
         self._permits = asyncio.Semaphore(_AT_ONCE)
         self._extension_permits = asyncio.Semaphore(_EXTENSIONS_AT_ONCE)
         self._were_known = False
@@ -85,7 +86,7 @@ class Requests:
         content_type: str = "application/json",
         may_repeat: Callable[[ApiError], bool] = is_transient,
     ) -> Manifest:
-        """Send a request, again and again during an outage of the API server.
+        """Send a request, and repeat it during an outage of the API server.
 
         :param path: of the API, e.g. ``/version``.
         :param content_type: of the body.
@@ -111,24 +112,26 @@ class Requests:
     async def repeat(
         self, attempt: Callable[[], Awaitable[_T]], may_repeat: Callable[[ApiError], bool] = is_transient
     ) -> _T:
-        """Make an attempt, again and again during an outage of the API server.
+        """Make an attempt, and repeat it during an outage of the API server.
 
         :param attempt: sends requests.
         :param may_repeat: as for :meth:`call`.
-        :raises ApiError: the last attempt's.
+        :raises ApiError: the error of the last attempt.
         """
-        # An API server that has just started may not know yet whom it used to know; other credentials, or another
-        # authority, may be on their way into the connection.
+        # A refusal is repeated where requests succeeded before: an API server that has just started may not know its
+        # users yet, and new credentials, or a new authority, may soon be set in the connection.
         return await self._retrier.retry(
             attempt, lambda error: may_repeat(error) or (is_refusal(error) and self._were_known)
         )
 
     async def call_extension(self, path: str, query: Mapping[str, str]) -> Manifest:
-        """Read what an extension of the API serves, with one request: it may be down, or refuse whom the API server
-        knows. Other requests do not wait for it, and a refusal has no credentials loaded.
+        """Read a path that an extension of the API serves, with a single request.
+
+        The extension may be down, or refuse a user whom the API server accepts. Other requests do not wait for it, and
+        its refusal does not make credentials load again.
 
         :param path: of the API.
-        :raises ApiError: there is no answer within ten seconds, or another one than asked for.
+        :raises ApiError: there is no answer within ten seconds, or the answer is an error.
         """
         timeout = aiohttp.ClientTimeout(total=_EXTENSION)
         send = partial(self._session.send, "GET", path, query=query, timeout=timeout, may_reload=False)
@@ -136,7 +139,7 @@ class Requests:
 
     @asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], silent: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A long answer, over one connection, in pieces of any size.
+        """A streamed answer, over one connection, in pieces of any size.
 
         :param path: of the API.
         :param silent: seconds of silence after which the connection counts as dead.
@@ -187,10 +190,10 @@ class Requests:
 
 
 def parse(what: str, text: bytes) -> Manifest:
-    """The object that an answer, or a line of one, is.
+    """Parse an answer, or one line of it, as a JSON object.
 
-    :param what: what was asked.
-    :raises ApiError: without a status: it is none, so that another server answered, or the answer is not whole.
+    :param what: the request, for the error.
+    :raises ApiError: without a status: it is no JSON object, as another server answered, or the answer is incomplete.
     """
     try:
         found = json.loads(text)
@@ -204,12 +207,12 @@ def parse(what: str, text: bytes) -> Manifest:
 
 @contextmanager
 def _on_the_way(what: str) -> Iterator[None]:
-    """Turns what goes wrong on the way to the API server into an ApiError without a status."""
+    """Turns errors of the connection to the API server into an ApiError without a status."""
     try:
         yield
     except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
         words = f"{type(error).__name__}: {error}".rstrip(": ")
-        # Without the cause, which logs show as well: a proxy's error quotes its URL with the password.
+        # Without the cause, which logs would show: a proxy's error quotes its URL with the password.
         raise ApiError(f"{what}: {words}", reason=_reason(error)) from None
 
 

@@ -12,7 +12,7 @@ from airflow_trainer_provider.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two attempts.
+#: The shortest and the longest pause between two attempts, in seconds.
 _SHORTEST = 0.5
 _LONGEST = 15.0
 _T = TypeVar("_T")
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class Retrier:
     """Repeats calls that fail for a while, and logs once when an outage begins and once when it ends.
 
-    :param name: of what is asked, for the log.
+    :param name: of the API, for the log.
     :param budget: seconds for which one call is repeated.
     :param recovery: of the connection.
     """
@@ -39,7 +39,7 @@ class Retrier:
 
         :param call: makes one attempt.
         :param may_repeat: whether another attempt after an error is allowed, and can help.
-        :raises ApiError: the last one, when the budget is spent or another attempt is not allowed.
+        :raises ApiError: the last error, when the budget is spent or another attempt is not allowed.
         """
         begun, backoff = time.monotonic(), Backoff(self._recovery, _SHORTEST, _LONGEST)
         answered = repeated = False

@@ -21,17 +21,19 @@ from airflow_trainer_provider.cluster.api.clock import ServerClock
 from airflow_trainer_provider.errors import BackendUnavailable
 from airflow_trainer_provider.version import __version__
 
-#: A silent connection is probed after so many seconds, so often, and given up after so many probes without an answer.
+#: TCP keepalive: after how many seconds an idle connection is probed, the seconds between two probes, and how many
+#: unanswered probes end it.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _UNAUTHORIZED = 401
 
 
 class _Http:
-    """A session of the library, which is closed once neither its owner nor an answer over it is left.
+    """A session of aiohttp that is closed once nothing refers to it: neither its owner nor an answer that it received.
 
-    Garbage does not close its session, and one that is closed leaves who reads an answer over it waiting for ever.
+    aiohttp does not close a session that is garbage-collected. A session that is closed too early leaves the readers of
+    its answers waiting forever.
 
-    :param session: of the library, in the running event loop.
+    :param session: of aiohttp, in the running event loop.
     """
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
@@ -44,7 +46,7 @@ class Session:
 
     :param connection: how to reach the cluster.
     :param reread: reads the connection as it is now; None where it cannot change.
-    :param renewed: called when other credentials are in use.
+    :param renewed: called when the credentials in use have been replaced.
     """
 
     def __init__(
@@ -57,9 +59,9 @@ class Session:
         self.clock = ServerClock()
         self._http: _Http | None = None
         self._identity = ""
-        # The answers that may still be read, and what keeps each of them open.
+        # The answers that may still be read, each with the session that it needs.
         self._answers: weakref.WeakKeyDictionary[aiohttp.ClientResponse, _Http] = weakref.WeakKeyDictionary()
-        # What was opened: a session of the library that is to be closed may not be yet.
+        # All sessions that were opened: one that is no longer used may not be closed yet.
         self._opened: weakref.WeakSet[aiohttp.ClientSession] = weakref.WeakSet()
 
     async def send(
@@ -73,14 +75,16 @@ class Session:
         content_type: str = "application/json",
         may_reload: bool = True,
     ) -> aiohttp.ClientResponse:
-        """Send a request and return the answer, whose body is yet to be read; once more where the credentials were
-        refused, or the API server's certificate was not trusted, and there are others.
+        """Send a request and return the answer, whose body is yet to be read.
+
+        The request is sent once more where the credentials were refused, or the API server's certificate was not
+        trusted, and there are other credentials.
 
         :param path: of the API, e.g. ``/api/v1/namespaces/default/pods``.
         :param timeout: when to give up.
         :param data: the body.
-        :param may_reload: whether others are looked for.
-        :raises BackendUnavailable: the connection leads nowhere.
+        :param may_reload: whether other credentials may be loaded.
+        :raises BackendUnavailable: the connection cannot be used.
         :raises aiohttp.ClientError: no answer came.
         """
         credentials = await self.renewal.due()
@@ -90,7 +94,7 @@ class Session:
         try:
             response = await send(credentials)
         except aiohttp.ClientConnectorCertificateError:
-            # The cluster may have another authority now, and the connection name that already.
+            # The cluster may have a new certificate authority, and the connection may already name it.
             others = await self.renewal.after_refusal(credentials, by_us=True) if may_reload else None
             if others is None:
                 raise
@@ -104,7 +108,7 @@ class Session:
         return await send(others)
 
     async def ask(self, path: str, *, timeout: aiohttp.ClientTimeout) -> int:
-        """The HTTP status of the answer to a GET with the credentials in use: none are loaded or renewed.
+        """The HTTP status of the answer to a GET with the credentials in use. No credentials are loaded or renewed.
 
         :param path: of the API.
         :param timeout: when to give up.
@@ -116,7 +120,7 @@ class Session:
             return response.status
 
     async def close(self) -> None:
-        """Close the connections: who reads an answer has an error. The next request opens new ones."""
+        """Close the connections: reading an answer then fails. The next request opens new ones."""
         self._http = None
         self.renewal.forget()
         for answer in list(self._answers):
@@ -157,8 +161,8 @@ class Session:
         return response
 
     def _connected(self, credentials: Credentials) -> _Http:
-        """The HTTP session for credentials: another one where they are shown when a connection is made. What is under
-        way goes on over the one that it has.
+        """The HTTP session for credentials: a new one where the address, the trusted authorities or the client
+        certificate differ. Requests in flight continue over the session that they have.
         """
         if self._http is None or self._identity != credentials.identity:
             _check_proxy(self.renewal.connection, credentials)
@@ -169,11 +173,11 @@ class Session:
     def _open(self, credentials: Credentials) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             ssl=credentials.tls if credentials.tls is not None else True,
-            # Watches and logs hold one each; calls must not have to wait for them.
+            # Watches and logs hold a connection each; calls must not have to wait for them.
             limit=0,
             socket_factory=None if self.renewal.connection.disable_tcp_keepalive else _probed_socket,
         )
-        # Not trust_env: with it, a .netrc that has an entry for everybody breaks each request that carries a token.
+        # Not trust_env: with it, a .netrc that has a default entry breaks each request that carries a token.
         return aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": f"airflow-trainer-provider/{__version__}", "Accept": "application/json"},

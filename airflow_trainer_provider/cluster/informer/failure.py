@@ -15,7 +15,7 @@ class Seen(Flag):
     AGAIN = auto()
     #: Watching is forbidden (403), where listing was possible; the next list shows whether it still is.
     FORBIDDEN = auto()
-    #: The stream had not even bookmarks: other events may be missing.
+    #: The stream was silent, without even bookmarks: events may be missing.
     SILENT = auto()
 
 
@@ -33,7 +33,7 @@ class Reaction(NamedTuple):
     """What follows from a failure.
 
     :param lists_again: whether the next attempt is a list; else it watches from the same version.
-    :param pauses: whether it comes after a pause.
+    :param pauses: whether there is a pause before the next attempt.
     :param is_outage: whether the failure counts towards an outage, or a refusal, that subscribers are notified of.
     """
 
@@ -42,7 +42,7 @@ class Reaction(NamedTuple):
     is_outage: bool = False
 
 
-#: What has to be seen, and the failure that it is: of the first row all of which is seen.
+#: The facts that make a failure. The first row whose facts all hold applies.
 FAILURES = (
     (Seen.GONE | Seen.AGAIN, Failure.EXPIRED_AGAIN),
     (Seen.GONE, Failure.EXPIRED),
@@ -63,6 +63,6 @@ REACTIONS = {
 def failure_of(seen: Seen) -> Failure:
     """The failure of an attempt.
 
-    :param seen: all that holds of it.
+    :param seen: all facts that hold for the attempt.
     """
     return next(failure for needed, failure in FAILURES if seen & needed == needed)

@@ -11,9 +11,9 @@ from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.deletion import MISSED, SEEN, as_gone, keep_first_deletion
 
-#: How many objects are taken, or tasks woken, before other tasks have their turn.
+#: How many objects are stored, or tasks woken, before the event loop runs other tasks.
 _AT_ONCE = 10
-#: Object -> the keys that it is found by; none: it is not subscribed to, and not kept.
+#: Object -> the keys that it is found by. An object without keys is not kept.
 KeysOf = Callable[[Manifest], Sequence[str]]
 
 
@@ -23,8 +23,9 @@ def by_name(manifest: Manifest) -> Sequence[str]:
 
 
 def by_involved(event: Manifest) -> Sequence[str]:
-    """Of an event, the name of the object that it is about, and each beginning of that name up to a dash: what
-    controllers make for a job, they call by the job's name and something behind it.
+    """The keys of an event: the name of the object that it is about, and each beginning of that name up to a dash.
+
+    Controllers name the objects of a job after the job, with a suffix.
     """
     words = str(event["involvedObject"].get("name") or "").split("-")
     return tuple("-".join(words[:count]) for count in range(1, len(words) + 1))
@@ -32,7 +33,7 @@ def by_involved(event: Manifest) -> Sequence[str]:
 
 @functools.cache
 def by_label(label: str) -> KeysOf:
-    """A function that gives an object's value of a label, to find it by. The same function for the same label.
+    """A function that finds objects by the value of a label. The same label gives the same function.
 
     :param label: e.g. ``training.kubeflow.org/job-name``; objects without it are not kept.
     """
@@ -45,7 +46,7 @@ def by_label(label: str) -> KeysOf:
 
 
 class Store:
-    """Objects by key. An event costs the same for any number of subscriptions: it wakes those of its key.
+    """Objects by key. An event costs the same for any number of subscriptions: it wakes only those of its keys.
 
     All objects are kept, not only those with a subscription: later subscriptions need them too.
 
@@ -60,7 +61,7 @@ class Store:
         self.objects: dict[str, dict[str, Manifest]] = {}
         #: Whether the objects have been listed.
         self.synced = False
-        #: What the API server keeps answering, where trying again does not help.
+        #: The error that the API server keeps answering with, where another attempt does not help; else None.
         self.refusal: ApiError | None = None
 
     @property
@@ -74,7 +75,7 @@ class Store:
         """Follow the objects of one key, until the subscription is closed.
 
         :param signal: what to set at each change, for a caller that waits for several subscriptions at once.
-        :param on_close: called then.
+        :param on_close: called when the subscription is closed.
         """
         subscription = Subscription(self, key, signal or Signal(), on_close)
         self._subscriptions.setdefault(key, []).append(subscription)
@@ -83,7 +84,7 @@ class Store:
         return subscription
 
     def unsubscribe(self, key: str, subscription: Subscription) -> None:
-        """Notify a subscription no longer."""
+        """Stop notifying a subscription."""
         others = [each for each in self._subscriptions.get(key, ()) if each is not subscription]
         if others:
             self._subscriptions[key] = others
@@ -166,16 +167,17 @@ async def _breathe(number: int) -> None:
 
 
 class Subscription:
-    """One key's objects, as one waiting task sees them. One task waits; a second one needs a subscription of its own.
-    Close it, or use it as a context.
+    """The objects of one key, for one waiting task. A second task needs a subscription of its own.
 
-    :param store: where they are.
-    :param key: which of them.
+    Close it, or use it as a context manager.
+
+    :param store: the store of the objects.
+    :param key: the key of the objects.
     :param signal: set at each change.
-    :param on_close: called at the end.
+    :param on_close: called when the subscription is closed.
     """
 
-    # There are several for each job that waits.
+    # Slots save memory: each waiting job has several subscriptions.
     __slots__ = ("_key", "_on_close", "_signal", "_store", "gone")
 
     def __init__(self, store: Store, key: str, signal: Signal, on_close: Callable[[], None]) -> None:
@@ -188,32 +190,32 @@ class Subscription:
 
     @property
     def objects(self) -> dict[str, Manifest]:
-        """The objects that are there now, by uid. They are shared: do not change them."""
+        """The objects that exist now, by uid. They are shared: do not change them."""
         return dict(self._store.objects.get(self._key, {}))
 
     @property
     def synced(self) -> bool:
-        """Whether the objects have been listed, so that none means none."""
+        """Whether the objects have been listed. Before that, an empty result does not mean that there are none."""
         return self._store.synced
 
     async def changed(self) -> None:
         """Wait until something changed since the last call. The first call returns once the objects were listed.
 
-        An outage does not show here: the wait gets longer.
+        An outage raises no error: the wait takes longer.
 
-        :raises ApiError: the API server keeps refusing; the watch tries on, and so may the caller.
+        :raises ApiError: the API server keeps refusing. The watch keeps trying, and the caller may call again.
         """
         await self._signal.wait()
         self.check()
 
     def check(self) -> None:
-        """Raise what the API server keeps answering, if it refuses.
+        """Raise the error that the API server keeps answering with, if it refuses.
 
-        :raises ApiError: it does; the watch tries on, and so may the caller.
+        :raises ApiError: as for :meth:`changed`.
         """
         refusal = self._store.refusal
         if refusal is not None:
-            # A new one each time: one instance that is raised in many tasks gathers all their tracebacks.
+            # A new error each time: an instance that is raised in many tasks would collect all their tracebacks.
             raise ApiError(
                 str(refusal), status=refusal.status, reason=refusal.reason, retry_after=refusal.retry_after
             ) from refusal
@@ -223,7 +225,7 @@ class Subscription:
         self._signal.set()
 
     def close(self) -> None:
-        """Follow the objects no longer."""
+        """Stop following the objects."""
         self._store.unsubscribe(self._key, self)
         self._on_close()
 

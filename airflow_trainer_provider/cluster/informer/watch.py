@@ -27,33 +27,33 @@ __all__ = ["Subscription", "Watch", "Watches", "by_label", "by_name"]
 
 log = logging.getLogger(__name__)
 
-#: How long a watch goes on after its last subscription, so that the next task need not list again; seconds.
+#: How long a watch continues after its last subscription is closed, so that the next task need not list again; seconds.
 LINGER = 30.0
-#: How long the API server has to refuse before subscribers are notified, at first and later; seconds. One that restarts
-#: answers 403 for a moment.
+#: How long the API server has to refuse before subscribers are notified, before the first list and after it; seconds.
+#: An API server that restarts answers 403 for a moment.
 REFUSED_FIRST = 10.0
 REFUSED_LATER = 60.0
 #: The same where the API server refuses the credentials (401), or its certificate is not trusted: both can be renewed
-#: in the connection while jobs are waited for.
+#: in the connection while tasks wait for jobs.
 UNAUTHORIZED = 300.0
-#: Between two attempts, at first and at most; seconds.
+#: The first and the longest pause between two attempts; seconds.
 BACKOFF_FIRST = 0.5
 BACKOFF_MOST = 8.0
-#: Attempts that an API server may refuse while it starts, before pauses get longer: 10 to 30 seconds of them.
+#: Attempts that an API server may refuse while it starts, before pauses get longer; they take 10 to 30 seconds.
 STARTING = 30
-#: Where watching is forbidden: between two lists, and between two attempts to watch after all; seconds.
+#: Where watching is forbidden: the pause between two lists, and between two attempts to watch; seconds.
 POLL = 10.0
 POLL_AT_MOST = 300.0
-# A watch that ends earlier than this without an event was not one; seconds.
+# A watch that ends sooner than this without an event has failed; seconds.
 _TOO_SHORT = 1.0
 _FORBIDDEN = 403
 _GONE = 410
 
 
 class Watch:
-    """All objects of one resource, namespace and selector, as one list and one watch. Get it from :meth:`Watches.of`.
+    """One list and one watch of all objects of a resource, namespace and selector. Get it from :meth:`Watches.of`.
 
-    An account that may list and not watch costs one list every ten seconds, for all that wait.
+    Where the account may list but not watch, the objects are listed every ten seconds, once for all waiting tasks.
 
     :param client: of the connection.
     :param resource: what to watch.
@@ -110,7 +110,7 @@ class Watch:
     def stop(self) -> asyncio.Task[None] | None:
         """Stop watching, and remove all objects from the store.
 
-        :return: the task, cancelled; None where none ran.
+        :return: the cancelled task; None where the watch did not run.
         """
         task, self._task = self._task, None
         if task is not None:
@@ -157,7 +157,7 @@ class Watch:
         self._version, self._listed_at = listing.resource_version, time.monotonic()
 
     async def _follow(self, version: str) -> None:
-        """One connection's worth of events."""
+        """Process the events of one connection."""
         started, events = time.monotonic(), 0
         stream = self._client.watch(self._resource, self._namespace, **self._selectors, resource_version=version)
         try:
@@ -173,7 +173,7 @@ class Watch:
                     self._version = event.object["metadata"]["resourceVersion"]
         except ApiError:
             if time.monotonic() - started >= _TOO_SHORT:
-                # It was a good connection: what broke it is the first failure.
+                # The connection worked for a while, so this counts as the first failure.
                 self._watches()
             raise
         if not events and time.monotonic() - started < _TOO_SHORT:
@@ -196,7 +196,7 @@ class Watch:
     async def _back_off(self, error: ApiError, *, refused: bool) -> None:
         """Note that an attempt failed, and wait before the next one.
 
-        :param refused: whether trying again does not help.
+        :param refused: whether another attempt does not help.
         """
         failure = failure_of(self._seen(error))
         reaction = REACTIONS[failure]
@@ -263,7 +263,7 @@ class Watches:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # A watch that runs holds itself; one that has ended, and has no other reference, is forgotten.
+        # The task of a running watch refers to it; a watch that has ended, and that nothing else refers to, is dropped.
         self._watches: WeakValueDictionary[tuple[Resource, str, str, str, KeysOf], Watch] = WeakValueDictionary()
 
     def of(
@@ -280,8 +280,9 @@ class Watches:
         :param resource: what to watch.
         :param namespace: where.
         :param label_selector: which of them; empty for all.
-        :param keys_of: object -> the keys that it is found by. The same function each time, as
-            :func:`~airflow_trainer_provider.cluster.informer.store.by_label` gives: another function is another watch.
+        :param keys_of: object -> the keys that it is found by. Pass the same function each time, as
+            :func:`~airflow_trainer_provider.cluster.informer.store.by_label` returns it: another function makes another
+            watch.
         :param field_selector: which of them; empty for all.
         """
         key = (resource, namespace, label_selector, field_selector, keys_of)
@@ -291,13 +292,13 @@ class Watches:
         return watch
 
     async def close(self) -> None:
-        """End them all, and notify the remaining subscribers."""
+        """Stop all watches, and notify the remaining subscribers."""
         tasks = [task for watch in list(self._watches.values()) if (task := watch.stop())]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _is_final(error: ApiError) -> bool:
-    """Whether trying again does not help: no trust, no rights, or nothing there that could be watched."""
+    """Whether another attempt does not help: no trust, no permission, or no such resource."""
     if is_refusal(error):
         return True
     return error.status is not None and 400 <= error.status < 500 and error.status not in {408, 409, 429}

@@ -7,33 +7,33 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 
-#: What is kept of each container: lines, and characters.
+#: The most lines, and the most characters, that are kept of each container.
 _TAIL_LINES = 400
 _TAIL_SIZE = 128 * 1024
 
 
 class LogBudget:
-    """How much a reader is shown of one container of a replica, and the last lines.
+    """Counts how much of one container's log is shown to a reader, and keeps the last lines.
 
-    :param limit: so many bytes are shown as they come; of the rest only the last lines, at the end.
+    :param limit: how many bytes are shown as they arrive. Of the rest, only the last lines are shown, at the end.
     """
 
     def __init__(self, limit: int) -> None:
         self._room = limit
-        # Lines that were not shown, and their bytes.
+        # How many lines were not shown, and how many bytes they have.
         self._cut = (0, 0)
         #: The last lines, shown or not.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @property
     def has_ended(self) -> bool:
-        """Whether a line was not shown: then none is that follows."""
+        """Whether a line was not shown. After that, no line is shown before the end."""
         return self._cut[0] > 0
 
     def take(self, texts: Sequence[str]) -> int:
         """Count lines against the budget.
 
-        :return: how many of them are to be shown now: the first ones.
+        :return: how many of the lines, from the first one on, are to be shown now.
         """
         self.tail.extend(texts)
         kept = sum(map(len, self.tail))
@@ -49,7 +49,7 @@ class LogBudget:
         return shown
 
     def rest(self) -> list[str]:
-        """What is to be shown at the end: how much was cut, and the last lines of it."""
+        """The lines to show at the end: how much was cut, and the last of the lines that were not shown."""
         lines, size = self._cut
         self._cut = (0, 0)
         last = list(self.tail)[-lines:] if lines else []

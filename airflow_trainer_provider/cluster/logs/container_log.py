@@ -27,46 +27,46 @@ from airflow_trainer_provider.timeouts import end_tasks
 if TYPE_CHECKING:
     from airflow_trainer_provider.cluster.api.client import Client
 
-#: Between two attempts, at first and at most; seconds.
+#: The first and the longest pause between two attempts; seconds.
 BACKOFF_FIRST = 0.5
 BACKOFF_MOST = 30.0
 #: A container that has not started is looked at again when its pod changes, and at the latest after so many seconds.
 _WAITING = 60.0
-#: How long a log is followed at least where others wait for the permit; and where lines come, without a pause of some
-#: length. Seconds.
+#: How long a reader keeps its permit at least while others wait for one: where its log is quiet, and where lines keep
+#: coming. A log is quiet after the third number of seconds without a line.
 _STREAM_SECONDS = 5.0
 _LONG_STREAM_SECONDS = 30.0
 _QUIET = 0.5
-# A connection that lived so long was a good one; seconds.
+# A connection that lasted so long was a success; seconds.
 _GOOD = 10.0
-#: The bytes of a block that need no work: printable ASCII, tabs and line breaks.
+#: The bytes of a block that need no cleaning: printable ASCII, tabs and line breaks.
 _PRINTABLE = bytes((*b"\t\n", *range(0x20, 0x7F)))
 #: What the kubelet answers, with status 200, in place of a log that it does not have any more.
 _NO_LOG = re.compile(rb"unable to retrieve container logs|failed to (try resolving symlinks|open log file)", re.I)
-# The log of an earlier run is read from a little before the last line that was shown, in seconds: a run that crashed at
-# once may have been overtaken by the next.
+# How far before the last line that was shown the log of an earlier run is read, in seconds: where a run crashed at
+# once, lines of the next run may have been read first.
 _OVERLAP = 5
 
 
 class Pod:
-    """A pod as it was last seen, for those who read its containers.
+    """A pod as it was last seen. The readers of its containers share it.
 
     :param manifest: the pod.
     """
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
-        #: Whether it has been deleted, as the watch says: its logs went with it.
+        #: Whether the watch has reported that the pod is deleted; its logs are deleted with it.
         self.gone = False
-        #: When a look at it did not find it, by the monotonic clock; None where it is there, as far as is known. Its
-        #: last version is still to come by the watch, then.
+        #: When a request did not find the pod, by the monotonic clock; None while it exists, as far as is known. Its
+        #: last version is yet to come from the watch.
         self.missing_since: float | None = None
-        #: Set at the next change, and then replaced: take it before looking.
+        #: Set at the next change, and then replaced by another event: get it before you look at the pod.
         self.changed = asyncio.Event()
 
     @property
     def uid(self) -> str:
-        """Its uid. One that is made again under its name is another."""
+        """Its uid. A pod that is created again under the same name has another one."""
         return str(self.manifest["metadata"]["uid"])
 
     @property
@@ -76,13 +76,13 @@ class Pod:
 
     @property
     def ended(self) -> bool:
-        """Whether no container of it will ever start again."""
+        """Whether none of its containers will ever start again."""
         return self.gone or (self.manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def update(self, manifest: Manifest, *, gone: bool = False) -> None:
         """Store the current version of the pod, and wake all waiters if it differs.
 
-        Who looks at the pod whose log fails must not wake those that wait before they look again themselves.
+        A reader whose log fails reads the pod again: without a change this must not wake the readers that wait for one.
 
         :param gone: whether it has been deleted.
         """
@@ -92,7 +92,7 @@ class Pod:
         self.wake()
 
     def miss(self) -> None:
-        """A look at it has not found it."""
+        """Note that a request has not found the pod."""
         if self.missing_since is None:
             self.missing_since = time.monotonic()
             self.wake()
@@ -111,7 +111,7 @@ class Pod:
         return (restarts + 1 if started else restarts), running
 
     def started_at(self, container: str, *, previous: bool) -> str:
-        """When a container was started for its last run, or the one before; RFC 3339, empty where it is not known."""
+        """When a container's last run was started, or the run before it; RFC 3339, empty where it is not known."""
         state = self._status(container).get("lastState" if previous else "state") or {}
         return str(next((each.get("startedAt") or "" for each in state.values()), ""))
 
@@ -122,8 +122,8 @@ class Pod:
 
 
 class _Overtaken(Exception):
-    """The log that was opened is not the one that was meant: the container has been started again, or another pod has
-    the name.
+    """The log that was opened is not the requested one: the container has been started again, or another pod has the
+    name.
     """
 
 
@@ -133,9 +133,9 @@ class ContainerLog:
     :param client: of the cluster. Each container that runs holds one of its connections.
     :param pod: the container's pod, which the caller keeps up to date.
     :param container: its name.
-    :param deduplicator: knows what was read of it before.
-    :param emit: takes some lines, each with its time.
-    :param note: takes what there is to say about the log itself.
+    :param deduplicator: knows which lines were read before.
+    :param emit: takes lines, each with its time.
+    :param note: takes messages about the log itself.
     :param ended: set when the job has ended, so that nothing will be written any more.
     """
 
@@ -158,26 +158,26 @@ class ContainerLog:
         self._job_ended = ended
         # How many of the container's runs have been read to their end.
         self._read_runs = 0
-        # Whether that is so: who read before may have read more.
+        # Whether that number is known: an earlier reader may have read more runs.
         self._knows_runs = deduplicator.since() is None
-        # When a connection last gave all that there was.
+        # When a connection last read the log to its end; None after new lines.
         self._whole_at: float | None = None
         self._backoff = client.backoff(BACKOFF_FIRST, BACKOFF_MOST)
         self._refused_since: float | None = None
         self._last_error: ApiError | BackendUnavailable | None = None
-        #: When it is given up.
+        #: When the log is given up.
         self.deadline = ReadDeadline()
         self._streams = LogStreams.here()
         self._pace = Pace.here()
         self._reading: asyncio.Task[None] | None = None
         self._is_leaving = False
-        # Whether something went otherwise than expected: the pod may have been made again under its name.
+        # Whether something unexpected happened: another pod may have been created under this pod's name.
         self._is_in_doubt = False
-        # Whether the pod has been looked at since the job's end, which the watch of the pods may be behind.
+        # Whether the pod has been read again since the job's end: the watch of the pods may lag behind.
         self._is_last_look_done = False
 
     async def run(self) -> None:
-        """Read until nothing can follow."""
+        """Read until no more lines can follow."""
         while True:
             changed = self._pod.changed
             runs, running = self._pod.runs(self._container)
@@ -212,7 +212,7 @@ class ContainerLog:
         return reduce(or_, (fact for fact, holds in facts.items() if holds), Known(0))
 
     async def _read_run(self, runs: int, running: bool, changed: asyncio.Event) -> None:
-        """Read the first of the runs that have not been read, of the two whose logs Kubernetes keeps.
+        """Read the first run that has not been read, out of the two runs whose logs Kubernetes keeps.
 
         :param runs: how often the container was started.
         :param running: whether it runs now.
@@ -228,17 +228,17 @@ class ContainerLog:
             return
         if previous or not running:
             self._read_runs = runs - 1 if previous else runs
-            # What is known to be whole is the log of that run, and not of one that follows.
+            # Only that run's log is known to be complete, not the log of a later run.
             self._whole_at = None
         else:
-            # The pod's end is not known yet, or the kubelet changed to a new file: there may be more.
+            # The pod's end is not known yet, or the kubelet rotated the log: there may be more lines.
             self._is_in_doubt = True
             await self._pause(changed)
 
     async def _recover(self, error: ApiError | BackendUnavailable, runs: int, changed: asyncio.Event) -> bool:
         """Wait until another attempt may help.
 
-        :param error: how this one failed.
+        :param error: the error of this attempt.
         :param runs: how often the container was started.
         :param changed: set when the pod changes.
         :return: False where no attempt can help any more.
@@ -258,10 +258,10 @@ class ContainerLog:
     async def give_up(self, why: str) -> None:
         """Note which part of the log is not shown, if any.
 
-        :param why: what keeps it from being read.
+        :param why: the reason why it cannot be read.
         """
         runs = self._pod.runs(self._container)[0]
-        # A pod may go right after its container, before its log can be asked for once more.
+        # A pod may be deleted right after its container has ended, before its log can be requested once more.
         until = self._pod.missing_since or time.monotonic()
         whole = self._whole_at is not None and until - self._whole_at < _GOOD
         if runs <= self._read_runs or (whole and runs == self._read_runs + 1):
@@ -280,7 +280,7 @@ class ContainerLog:
     async def _skip_to(self, run: int) -> None:
         """Continue after a run whose log no longer exists.
 
-        :param run: the last one of those; it may have been read.
+        :param run: the last such run; it may have been read.
         """
         if run <= self._read_runs:
             return
@@ -295,7 +295,7 @@ class ContainerLog:
     def _may_have_missed(self, run: int) -> bool:
         """Whether an earlier reader stopped before the first run whose log still exists.
 
-        :param run: the one before that.
+        :param run: the run before that one.
         """
         started_at = self._pod.started_at(self._container, previous=run + 2 == self._pod.runs(self._container)[0])
         return (self._deduplicator.since() or "") <= started_at
@@ -304,10 +304,11 @@ class ContainerLog:
         """Read until the log ends, or another reader wants the permit.
 
         :param runs: how often the container was started.
-        :param previous: of the run before the last one.
-        :param follow: until the container ends. What is followed comes line by line, which costs the API server more.
+        :param previous: whether to read the run before the last one.
+        :param follow: whether to wait for lines until the container ends. A followed log comes line by line, which
+            costs the API server more.
         :return: whether the log has ended.
-        :raises _Overtaken: the container has been started again, or its pod is another.
+        :raises _Overtaken: the container has been started again, or another pod has the name.
         """
         self._is_leaving = False
         async with AsyncExitStack() as stack:
@@ -317,7 +318,7 @@ class ContainerLog:
                 self.deadline.extend()
                 if self._pod.runs(self._container)[0] != runs:
                     raise _Overtaken
-            # A task of its own can be cancelled at the end of itself.
+            # A separate task, so that it can be cancelled without cancelling the reader.
             self._reading = asyncio.create_task(self._read(runs, previous=previous, follow=follow))
             try:
                 await asyncio.wait({self._reading})
@@ -328,10 +329,11 @@ class ContainerLog:
         return not self._is_leaving
 
     def _leave(self, had: float) -> bool:
-        """Give the permit up for another reader, unless this one still needs it.
+        """Release the permit for another reader, unless this one still needs it.
 
         :param had: how long it has been held, in seconds.
-        :return: whether another reader can count on it: not on that of one that was asked before, and is paused.
+        :return: whether the permit will be released because of this call: False where it was requested before, and the
+            reader is paused.
         """
         is_busy = self.deadline.is_paused or self.deadline.idle_since(0) < _QUIET
         if self._job_ended.is_set() or had < (_LONG_STREAM_SECONDS if is_busy else _STREAM_SECONDS):
@@ -342,11 +344,11 @@ class ContainerLog:
         return not was_asked
 
     async def _read(self, runs: int, *, previous: bool, follow: bool) -> None:
-        """One connection's worth of lines.
+        """Read the lines of one connection.
 
         :param runs: how often the container was started.
-        :param previous: of the run before the last one.
-        :param follow: until the container ends.
+        :param previous: whether to read the run before the last one.
+        :param follow: whether to wait for lines until the container ends.
         """
         metadata = self._pod.manifest["metadata"]
         mask = pods_mask([self._pod.manifest])
@@ -402,7 +404,7 @@ class ContainerLog:
                 old -= 1
                 continue
             last = last if at is None else at
-            # Without a time it belongs to the line before, whose beginning may have been shown.
+            # A line without a time belongs to the line before it, and is new only if that one is.
             if last is not None:
                 new.append((last, read(text)))
         return new
@@ -417,9 +419,9 @@ class ContainerLog:
 
         :param runs: how often the container was started.
         :param first: the line, with its time.
-        :param since: from when on the log was asked for.
-        :raises ApiError: the kubelet has begun its answer, and finds no log.
-        :raises _Overtaken: the container has been started again, or its pod is another.
+        :param since: from which time on the log was requested; None for all of it.
+        :raises ApiError: the kubelet answered with status 200, and then found no log.
+        :raises _Overtaken: the container has been started again, or another pod has the name.
         """
         at, text = first
         if at is None and (since is None or _NO_LOG.match(text)):
@@ -427,18 +429,18 @@ class ContainerLog:
         await self._make_sure(runs)
 
     async def _make_sure(self, runs: int) -> None:
-        """See whether the log that has been opened is the one that was meant: the watch may have been behind.
+        """Check that the log that was opened is the requested one: the watch may lag behind.
 
         :param runs: how often the container was started, as far as was known.
-        :raises _Overtaken: it was started again, or another pod has the name.
+        :raises _Overtaken: the container was started again, or another pod has the name.
         """
-        # Nothing of a pod that has ended starts again.
+        # No container of a pod that has ended starts again.
         is_its_own = self._pod.ended or await self._look()
         if not is_its_own or self._pod.runs(self._container)[0] != runs:
             raise _Overtaken
 
     async def _look(self) -> bool:
-        """See how the pod is now.
+        """Read the pod as it is now.
 
         :return: False where another pod has its name.
         """
@@ -454,14 +456,14 @@ class ContainerLog:
         return not is_other
 
     def _is_hopeless(self, status: int | None) -> bool:
-        """Whether trying again cannot help.
+        """Whether another attempt cannot help.
 
         :param status: of the answer; None where there was none.
         """
         # Credentials that are refused (401) may be renewed.
         if status is None or status >= 500 or status in (400, 401, 404, 408, 429):
             self._refused_since = None
-            # The container has ended, and the kubelet has nothing of it.
+            # The container has ended, and the kubelet has no log of it.
             return status == 400 and self._pod.ended
         now = time.monotonic()
         if self._refused_since is None:
@@ -471,7 +473,7 @@ class ContainerLog:
     async def _pause(self, changed: asyncio.Event, *, waiting: bool = False) -> None:
         """Wait for the pod to change, or for a while.
 
-        :param waiting: only the pod's change can help.
+        :param waiting: whether only a change of the pod can help.
         """
         self._backoff.failed(self._last_error)
         pause = asyncio.sleep(_WAITING) if waiting else self._backoff.pause(self._last_error)
@@ -484,7 +486,7 @@ class ContainerLog:
 
 
 def _has_ended(status: Mapping[str, Any]) -> bool:
-    """Whether a container has ended at least once. An end without a container is one of a start that failed.
+    """Whether a container has ended at least once. An end without a container ID means that the start failed.
 
     :param status: the container's.
     """
@@ -493,7 +495,7 @@ def _has_ended(status: Mapping[str, Any]) -> bool:
 
 
 def _reads(block: bytes, mask: Mask) -> Callable[[bytes], str]:
-    """The function that converts the lines of a block to text. Most blocks are plain ASCII, which is quick to see."""
+    """The function that converts the lines of a block to text. Most blocks are plain ASCII, which is quick to check."""
     if mask.concerns(block):
         return lambda line: shorten(mask.text(plain(line)))
     if block.translate(None, _PRINTABLE) or len(block) > LONGEST_LINE:

@@ -1,5 +1,7 @@
-"""Where the reading of a job's logs was left off. Kubernetes resumes a log by time, in whole seconds only: what was
-read within a second has to be distinguished from what was not.
+"""The position up to which a job's logs have been read.
+
+Kubernetes resumes a log by time, in whole seconds only: within such a second, lines that were read have to be
+distinguished from lines that were not.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from datetime import datetime, timezone
 
 _LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
 _SECOND = 10**9
-#: Lines of one container that may be out of order: stdout and stderr are written side by side.
+#: How many lines of one container may be out of order: stdout and stderr are written at the same time.
 _WINDOW = 256
-#: Bytes of a cursor as text; an object's annotations may have 256 KiB together.
+#: The most bytes of a cursor as text; all annotations of an object together may have 256 KiB.
 _TEXT_LIMIT = 50_000
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -28,7 +30,7 @@ def split_time(line: bytes) -> tuple[int | None, bytes]:
     :param line: as the API gives it with ``timestamps``; the time is None where it has none.
     """
     if line[29:31] == b"Z " and line[19:20] == b".":
-        # As kubelets write it; to match what is usual takes most of the time of reading a log.
+        # The format of kubelets, without the regular expression, which takes most of the time of reading a log.
         try:
             return _seconds(line[:19] + b"Z") * _SECOND + int(line[20:29]), line[31:]
         except ValueError:
@@ -46,9 +48,9 @@ def _seconds(text: bytes) -> int:
 
 
 class LogCursor:
-    """How much of each container's log has been shown, to go on from there in another process.
+    """How much of each container's log has been shown, so that another process can continue from there.
 
-    :param text: as :meth:`text` gave it; empty for the beginning.
+    :param text: as :meth:`text` returned it; empty for the beginning.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -61,17 +63,17 @@ class LogCursor:
     def at(cls, pod_uid: str, container: str, position: tuple[int, int]) -> LogCursor:
         """A cursor of one container.
 
-        :param position: as :meth:`of` gives it.
+        :param position: as :meth:`of` returns it.
         """
         cursor = cls()
         cursor._shown[_key(pod_uid, container)] = position
         return cursor
 
     def of(self, pod_uid: str, container: str) -> tuple[int, int]:
-        """The time of the last line that was shown, and how many lines with that very time were; (0, 0) for none.
+        """The time of the last line that was shown, and how many lines with that same time were shown; (0, 0) for none.
 
         :param pod_uid: uid of the pod.
-        :param container: its container; a restart does not matter, as time goes on.
+        :param container: its container; its restarts need not be distinguished, as their lines have later times.
         """
         return self._shown.get(_key(pod_uid, container), (0, 0))
 
@@ -99,8 +101,10 @@ class LogCursor:
             yield text
 
     def text(self) -> str:
-        """The cursor as JSON of at most 50 KB: about 2,000 containers. Of more, those that wrote last are kept, and the
-        process that takes over shows the others again.
+        """The cursor as JSON of at most 50 KB, which is enough for about 2,000 containers.
+
+        Of more containers, those with the newest lines are kept. The process that takes over shows the lines of the
+        others again.
         """
         latest = sorted(self._shown.items(), key=lambda entry: -entry[1][0])
         packed = {key: _base36(at) + (f".{count}" if count > 1 else "") for key, (at, count) in latest}
@@ -128,25 +132,27 @@ def _base36(number: int) -> str:
 
 
 class Deduplicator:
-    """Which lines of one container have been read, so that each is read once however often the connection breaks.
+    """Knows which lines of one container have been read, so that each line is emitted once however often the connection
+    breaks.
 
-    A resumed log begins with lines that were read, in the same order, up to the first that was not.
+    A resumed log begins with lines that have been read, in the same order. From the first new line on, all lines are
+    new.
 
     :param at: time of the last line that the previous reader showed.
-    :param count: how many lines with that time were.
+    :param count: how many lines with that time it showed.
     """
 
     def __init__(self, at: int, count: int) -> None:
-        # Of all lines before those in the window.
+        # The last time, and how many lines have it, of all lines before those in the window.
         self._at = at
         self._count = count
         self._window: list[int] = []
         self._left: Counter[int] | None = None
 
     def since(self, overlap: int = 0) -> str | None:
-        """From when on the log has to be read, for the API; None for all of it.
+        """The time from which on to request the log from the API; None for all of it.
 
-        :param overlap: so many seconds earlier.
+        :param overlap: how many seconds earlier to begin.
         """
         first = min(self._window, default=self._at)
         if not first:
@@ -159,7 +165,8 @@ class Deduplicator:
         self._left[self._at] += self._count
 
     def new_of(self, times: list[int]) -> int:
-        """How many of the next lines have been read: the first ones. The others have been, then.
+        """How many of the next lines, from the first one on, have been read before. All of them count as read
+        afterwards.
 
         :param times: of the lines, in nanoseconds since 1970.
         """
@@ -170,7 +177,7 @@ class Deduplicator:
                 first += 1
             if first == len(times):
                 return first
-            # What follows is new, also where it is a moment older: the log's order counts, not its times.
+            # All lines that follow are new, even with an earlier time: the order of the log counts, not the times.
             self._left = None
         self._window += times[first:]
         if len(self._window) > 2 * _WINDOW:

@@ -1,4 +1,4 @@
-"""A job's logs for one reader: from where it left off, and to where it gets."""
+"""A job's logs for one reader, who continues from a saved cursor."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ _LAST_SAVE_SECONDS = 5.0
 
 
 class JobLogs:
-    """The logs of one job, as one reader has them. A named reader's cursor is kept on the main object of a
-    job of ours; nothing is written to jobs created outside Airflow.
+    """The logs of one job, for one reader.
+
+    A named reader's cursor is saved on the main object of a job that this provider created. Nothing is written to other
+    jobs.
 
     :param cluster: where the job runs.
     :param job: whose logs.
-    :param reader: whose cursor is kept; empty keeps none.
-    :param cursor: where to begin; None where the reader left off.
+    :param reader: name of the reader whose cursor is saved; empty saves none.
+    :param cursor: where to begin; None for the saved cursor of the reader.
     :param replicas: only these; None for all.
-    :param tracked: the replica whose lines are all given, for the job's progress; None for none.
-    :param frames: takes the lines of the function's value, which are not given; None for new ones.
+    :param tracked: the replica of which all lines are emitted, as the job's progress is read from them; None for none.
+    :param frames: collects the lines of the function's value, which are not emitted; None for a new collection.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class JobLogs:
     ) -> None:
         self._cluster = cluster
         self._job = job
-        # A name of any length and of any characters makes a key.
+        # The digest makes a valid key of a name of any length and any characters.
         digest = hashlib.sha256(reader.encode()).hexdigest()[:16]
         self._key = f"{labels.PREFIX}/log-{digest}" if reader and is_ours(job.main) else None
         self._cursor = cursor or LogCursor((self._key and job.annotation(self._key)) or "")
@@ -69,7 +71,7 @@ class JobLogs:
         #: The lines of the function's value.
         self.frames = frames or Frames()
         self._saved = self._cursor.text()
-        # Beside the lines: an API server that hangs must not hold them up.
+        # In a task of its own: an API server that hangs must not delay the lines.
         self._saving: asyncio.Task[None] | None = None
         self._logs: Logs | None = None
 
@@ -106,17 +108,17 @@ class JobLogs:
                 log.warning("The log cursor of %s was not saved in time", self._job.name)
 
     async def tail(self, snapshot: Snapshot, replica: str, lines: int) -> list[str]:
-        """The last lines of a replica, of the container that has failed: from its pod, and where that has no log any
-        more, what was read of it here.
+        """The last lines of a replica's failed container: from its pod, or where the pod has no log any more, those
+        that were read here.
 
-        :param snapshot: the job, as it was seen last.
+        :param snapshot: the job, as it was last seen.
         """
         for pod in reversed(snapshot.pods_of(replica)):
             training = snapshot.container_of(pod)
             container = failed_container(pod, training)
             name = replica if container == training else f"{replica}/{container}"
             found = await self._tail_of(pod, container, name, lines)
-            # An earlier pod ended for another reason.
+            # Earlier pods are not read: they ended for other reasons.
             if found or has_run(pod, container):
                 mask = pods_mask([pod])
                 return [mask.text(line) for line in found]
@@ -125,7 +127,7 @@ class JobLogs:
     async def _tail_of(self, pod: Manifest, container: str, name: str, lines: int) -> list[str]:
         """The last lines of a container.
 
-        :param name: of its lines.
+        :param name: under which its lines are emitted.
         """
         metadata = pod["metadata"]
         try:
@@ -152,7 +154,7 @@ class JobLogs:
             await self._cluster.client.patch(job.resource, job.namespace, job.name, patch)
             self._saved = text
         except TrainJobError as error:
-            # The process that takes over emits some lines again, which is better than none.
+            # The process that takes over emits some lines again, which is better than losing lines.
             log.debug("The log cursor of %s is not saved: %s", job.name, error)
         except Exception:
             log.exception("The log cursor of %s is not saved", job.name)

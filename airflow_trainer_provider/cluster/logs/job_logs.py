@@ -35,24 +35,24 @@ log = logging.getLogger(__name__)
 
 #: How much of each container's log is shown at most, in bytes.
 LIMIT_BYTES = 10 * 2**20
-# Blocks of lines of one job that wait to be taken, of 32 KiB at most in general.
+# How many blocks of lines of one job wait to be taken at most; most blocks have at most 32 KiB.
 _WAITING_BLOCKS = 32
-# How long who takes lines may work on them before others have their turn, in seconds.
+# How long a consumer may process lines before the event loop runs other tasks, in seconds.
 _STRETCH = 0.002
-# How often logs are looked at that may have to be given up; seconds.
+# How often logs are checked for a passed deadline; seconds.
 _TICK = 1.0
 _FIRST = asyncio.FIRST_COMPLETED
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Lines on their way out.
+    """Lines that wait to be emitted.
 
     :param name: the replica, or the replica's container, that wrote them.
     :param lines: each with its time.
-    :param pod_uid: where they are from; None for a note of ours.
-    :param is_again: whether the log has them already.
-    :param is_cut: whether the log does not get them.
+    :param pod_uid: of the pod that wrote them; None for a message about the log itself.
+    :param is_again: whether the task's log already has them.
+    :param is_cut: whether the task's log does not get them.
     """
 
     name: str
@@ -65,9 +65,9 @@ class _Block:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """A reader at work.
+    """A running reader.
 
-    :param name: of its lines.
+    :param name: under which its lines are emitted.
     """
 
     task: asyncio.Task[None]
@@ -84,15 +84,15 @@ class Logs:
 
     :param client: of the cluster.
     :param pods: the job's pods; a subscription of its own.
-    :param replica_of: pod -> the name of the replica that it is; None where it is none.
+    :param replica_of: pod -> the name of its replica; None where it is not a replica.
     :param container_of: pod -> the name of the training's container.
     :param cursor: what has been emitted; kept up to date as lines go out.
     :param replicas: only these; None for all.
-    :param limit_bytes: how much of each container's log is shown as it comes. Of a log that grows beyond it the last
-        lines are emitted at the end, and how much was cut.
-    :param tracked: the replica whose lines are all given with their positions, hidden where the log has them already or
-        they are cut; None for none.
-    :param frames: takes the lines of the function's value, which are cut; None for new ones.
+    :param limit_bytes: how much of each container's log is emitted as it arrives. Of a longer log, the size of what was
+        cut and the last lines are emitted at the end.
+    :param tracked: the replica of which all lines are emitted with their positions, hidden where the task's log already
+        has them or they are cut; None for none.
+    :param frames: collects the lines of the function's value, which are cut; None for a new collection.
     """
 
     def __init__(
@@ -119,22 +119,22 @@ class Logs:
         self._frames = frames or Frames()
         self._pods: dict[str, Pod] = {}
         # What was last taken from the subscription, by the uid: the version, and whether the pod is gone. A reader that
-        # looks at its pod may know a newer version, which this one must not replace again and again.
+        # reads its pod may know a newer version, which this one must not replace again and again.
         self._taken: dict[str, tuple[str, bool]] = {}
         self._budgets: dict[str, LogBudget] = {}
-        # Of which pod the last lines are, and how many they were.
+        # By name of the lines: the pod that wrote the last lines, and how many lines of it were read.
         self._last_pods: dict[str, tuple[str, int]] = {}
-        # The readers; and the newest by the name of its lines.
+        # The readers, and by name of the lines the newest reader.
         self._reading: dict[asyncio.Task[None], _Reading] = {}
         self._last_of: dict[str, _Reading] = {}
         self._queue: asyncio.Queue[_Block | None] = asyncio.Queue(_WAITING_BLOCKS)
 
     async def blocks(self, ended: asyncio.Event) -> AsyncGenerator[LogBlock, None]:
-        """Each line once, up to the job's end and what was written until then, block by block. A line counts as
+        """Each line once, block by block, up to the last lines that were written before the job's end. A line counts as
         emitted once it is taken from its block. Close the iterator.
 
-        :param ended: set when the job has ended. Logs that do not come to their end then are given up after a while,
-            and a line says so.
+        :param ended: set when the job has ended. A log that does not end then is given up after a while, and a line
+            says so.
         """
         attending = asyncio.create_task(self._attend(ended), name="logs of a job")
         pace = Pace.here()
@@ -154,9 +154,10 @@ class Logs:
             await end_tasks([attending, *self._reading])
 
     def tail(self, name: str, lines: int, pod_uid: str | None = None) -> list[str]:
-        """The last lines that were read here of a container; some hundred at most.
+        """The last lines of a container that were read here; a few hundred at most.
 
-        :param name: of its lines: of a replica, e.g. ``worker-1``, or of another one of its containers.
+        :param name: under which they are emitted: that of a replica, e.g. ``worker-1``, or that of another of its
+            containers.
         :param lines: how many at most.
         :param pod_uid: only those of this pod; None for the last one that was read.
         """
@@ -201,7 +202,7 @@ class Logs:
             pod.wake()
 
     async def _is_read(self, ended_at: float) -> bool:
-        """Whether all has been read of a job that has ended, or has been given up.
+        """Whether all logs of a job that has ended have been read or given up.
 
         :param ended_at: when it ended, by the monotonic clock.
         """
@@ -256,7 +257,7 @@ class Logs:
         return self._tracked.begin(pod_uid, container, shown)
 
     def _given(self, block: _Block) -> LogBlock | None:
-        """The block as it goes out; None for lines that nothing wants."""
+        """The block to emit; None for lines that are not emitted."""
         if block.pod_uid is None:
             return LogBlock(block.name, (text for _, text in block.lines))
         place = (block.pod_uid, block.container)
@@ -318,9 +319,9 @@ class Logs:
 
 
 async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[LogLine, None]:
-    """Blocks line by line. Close the iterator: it closes theirs.
+    """The lines of blocks, one by one. Close the iterator: it closes that of the blocks.
 
-    A line counts as emitted before it goes out: the consumer may not come back.
+    A line counts as emitted before it is yielded: the consumer may stop there.
     """
     pace = Pace.here()
     async with aclosing(blocks):
@@ -334,7 +335,7 @@ async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[Log
 
 
 def _take_note(changing: asyncio.Task[None]) -> None:
-    """Retrieve the result of the wait for a change of the pods; that they cannot be seen for now does no harm."""
+    """Retrieve the result of the wait for a change of the pods. A refusal of the API server is only logged."""
     if isinstance(changing.exception(), ApiError):
         log.debug("No news of the pods: %s", changing.exception())
     else:
@@ -355,11 +356,11 @@ async def _after(earlier: _Reading | None, reader: ContainerLog) -> None:
 
 
 async def _until_read(earlier: _Reading) -> None:
-    """Wait for an earlier pod to be read, as long as its log gives something now and then, and for
+    """Wait for an earlier pod to be read, as long as its log gives lines now and then, and for
     :data:`~airflow_trainer_provider.cluster.logs.read_deadline.LAST_LINES_SECONDS` at most.
     """
     clock = earlier.reader.deadline
-    # Where the job has ended, the earlier log has been given up by then, and a line has said so.
+    # If the job has ended, the earlier log is given up before this time is over, and a line says so.
     more = 2 * _TICK
     began, until = clock.now, time.monotonic() + read_deadline.LAST_LINES_SECONDS + more
     while not earlier.task.done():
@@ -376,14 +377,14 @@ async def tail(
     """The last lines of a container.
 
     :param lines: how many at most.
-    :param previous: of the container before its last restart.
-    :raises ApiError: it has no log (any more).
+    :param previous: whether to read the log from before the container's last restart.
+    :raises ApiError: the container has no log (any more).
     """
     stream = client.logs(namespace, pod, container, tail_lines=lines + MOST_LINES, previous=previous)
     async with aclosing(stream):
         read = [split_time(line) async for line in stream]
     if read and read[0][0] is None:
-        # The kubelet has begun its answer, and finds no log.
+        # The kubelet answered with status 200, and then found no log.
         raise ApiError(read[0][1].decode("utf-8", "replace"))
     found = [shorten(plain(text)) for _, text in read]
     shown = [line for line in found if not is_frame(line)]

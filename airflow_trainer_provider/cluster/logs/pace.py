@@ -1,4 +1,4 @@
-"""Runs one piece of long work in each round of the event loop, so that the rest of it is not kept waiting."""
+"""Runs one long piece of work in each iteration of the event loop, so that other tasks are not delayed for long."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
 
 
 class Pace:
-    """Turns at the processor: in each round of the event loop, one of those who wait goes on, in their order.
+    """Takes turns: in each iteration of the event loop, one waiting task continues, in the order of their arrival.
 
-    However many they are, everything else in the loop waits for one piece of work at most. Use :meth:`here`.
+    However many tasks wait, everything else in the loop is delayed by one piece of work at most. Use :meth:`here`.
     """
 
     def __init__(self) -> None:
@@ -21,14 +21,14 @@ class Pace:
 
     @classmethod
     def here(cls) -> Pace:
-        """The one of the running event loop."""
+        """The pace of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in _paces:
             _paces[loop] = cls()
         return _paces[loop]
 
     async def turn(self) -> None:
-        """Wait for a turn, before each piece of some milliseconds' work."""
+        """Wait for a turn. Call it before each piece of work that takes some milliseconds."""
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
         self._plan()

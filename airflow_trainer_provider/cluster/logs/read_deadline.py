@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: After the job's end: how long a log may give nothing, and how long it is read though it goes on. Seconds.
+#: After the job's end: how long a log may give no line, and how long it is read at most. Seconds.
 IDLE_SECONDS = 10.0
 LAST_LINES_SECONDS = 60.0
 #: At any time: how long the API server may refuse to give a log. Seconds.
@@ -16,16 +16,16 @@ REFUSED_SECONDS = 60.0
 class ReadDeadline:
     """When one reader of a container's log gives it up.
 
-    From the job's end on, the reader gives up a log that has given nothing for :data:`IDLE_SECONDS`, or that it has
-    read for :data:`LAST_LINES_SECONDS`, by a clock that is paused while the reader waits for something other than its
+    After the job's end, the reader gives up a log that has given no line for :data:`IDLE_SECONDS`, or that it has read
+    for :data:`LAST_LINES_SECONDS`. The clock for both is paused while the reader waits for something other than its
     log: for the replica's earlier pods to be read, for a permit, for the processor, or until its lines are taken.
-    Before the job's end, the reader gives up only what the API server refuses for :data:`REFUSED_SECONDS`.
+    Before the job's end, the reader gives up a log only if the API server refuses it for :data:`REFUSED_SECONDS`.
     """
 
     def __init__(self) -> None:
         self._paused_since: float | None = None
         self._paused_for = 0.0
-        # By this reader's own clock, as the one below.
+        # Both times below are by this reader's own clock.
         self._extended_at = self.now
         self._job_ended_at: float | None = None
 
@@ -51,18 +51,18 @@ class ReadDeadline:
             self._paused_for += time.monotonic() - since
 
     def extend(self) -> None:
-        """Record that the log has given something, or was requested again."""
+        """Record that the log has given lines, or was requested again."""
         self._extended_at = self.now
 
     def idle_since(self, begin: float) -> float:
-        """For how many seconds the log has given nothing.
+        """For how many seconds the log has given no line.
 
         :param begin: the time by :attr:`now` from which on it counts.
         """
         return self.now - max(self._extended_at, begin)
 
     def has_passed(self) -> bool:
-        """Whether the log is to be given up. Ask once the job has ended: time counts from the first question on."""
+        """Whether to give up the log. Call it only after the job's end: the time counts from the first call on."""
         if self._job_ended_at is None:
             self._job_ended_at = self.now
         began = self._job_ended_at

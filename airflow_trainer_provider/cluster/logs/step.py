@@ -8,16 +8,16 @@ from enum import Enum, Flag, auto
 class Known(Flag):
     """What a reader knows of its container."""
 
-    #: All runs that there have been are read to their end.
+    #: All runs so far have been read to their end.
     READ = auto()
-    #: No other run follows: the pod has ended, or was looked at after the job's end.
+    #: No other run follows: the pod has ended, or was read again after the job's end.
     OVER = auto()
-    #: The pod is deleted, as the watch says.
+    #: The watch has reported that the pod is deleted.
     GONE = auto()
-    #: A look at the pod has not found it: its last version is still to come by the watch.
+    #: A request has not found the pod: its last version is yet to come from the watch.
     MISSING = auto()
     JOB_ENDED = auto()
-    #: Something went otherwise than expected: another pod may have the name.
+    #: Something unexpected happened: another pod may have the name.
     IN_DOUBT = auto()
 
 
@@ -26,16 +26,16 @@ class Step(Enum):
 
     #: All has been read, and nothing can follow.
     STOP = auto()
-    #: All has been read, and the container may start again; or how the pod has ended is still to come.
+    #: All has been read, and the container may start again; or the watch is yet to report how the pod has ended.
     WAIT = auto()
-    #: The rest has gone with the pod.
+    #: The rest of the log was deleted with the pod.
     GIVE_UP = auto()
-    #: See whether it is still this pod that has the name.
+    #: Read the pod again, to see whether this pod still has the name.
     LOOK = auto()
     READ = auto()
 
 
-#: What has to be known, and the step that follows: of the first row all of which is known.
+#: The facts that lead to a step. The first row whose facts are all known applies.
 STEPS = (
     (Known.READ | Known.OVER, Step.STOP),
     (Known.GONE, Step.GIVE_UP),
@@ -50,6 +50,6 @@ STEPS = (
 def next_step(known: Known) -> Step:
     """The step that follows from what is known.
 
-    :param known: all that holds.
+    :param known: all facts that hold.
     """
     return next(step for needed, step in STEPS if known & needed == needed)

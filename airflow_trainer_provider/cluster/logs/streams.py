@@ -1,4 +1,4 @@
-"""How many logs are followed at a time: each holds a connection."""
+"""Limits how many logs are read at a time: each holds a connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-#: How often it is looked at who could leave while others wait, in seconds.
+#: How often readers are asked to release their permits while others wait, in seconds.
 _LOOK = 0.5
 _streams: WeakKeyDictionary[asyncio.AbstractEventLoop, LogStreams] = WeakKeyDictionary()
 
@@ -34,7 +34,7 @@ class LogStreams:
     limit: ClassVar[int] = 500
 
     def __init__(self) -> None:
-        # The one that has been held for longest comes first.
+        # The permit that has been held for longest comes first.
         self._taken: dict[_Permit, None] = {}
         self._waiting: deque[_Permit] = deque()
         self._look: asyncio.TimerHandle | None = None
@@ -49,10 +49,10 @@ class LogStreams:
 
     @asynccontextmanager
     async def permit(self, leave: Callable[[float], bool]) -> AsyncGenerator[bool, None]:
-        """Hold a permit, once there is one. Gives whether it had to be waited for.
+        """Hold a permit, once one is free. Yields whether the caller had to wait for it.
 
-        :param leave: called now and then while others wait, with how many seconds the permit has been held: asks to
-            release it, and returns whether that will be done.
+        :param leave: called now and then while others wait, with the number of seconds for which the permit has been
+            held. It is a request to release the permit, and returns whether that will be done.
         """
         mine = _Permit(leave)
         self._waiting.append(mine)

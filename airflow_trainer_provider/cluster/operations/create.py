@@ -37,7 +37,7 @@ _DOUBT_BUDGET = 300
 #: Seconds that an admission webhook may take to see what was created before the main object. Its informer's backoff
 #: after a long outage of the API server is over a minute.
 _UNSEEN_SECONDS = 120
-#: Seconds that the garbage collector may take to free a port of the nodes that an ended job's tool had.
+#: Seconds that the garbage collector may take to free the node port of an ended job's tool.
 _PORT_SECONDS = 30
 
 
@@ -90,7 +90,7 @@ class Creator:
         return await self.finish(await self.begin(name))
 
     async def begin(self, name: str) -> Begun:
-        """Create the main object, and what has to be there before it.
+        """Create the main object, and before it the parts that it needs.
 
         :param name: of the job.
         :raises NameTaken: an object of another job has this name; nothing of this attempt is left.
@@ -131,7 +131,7 @@ class Creator:
             raise
 
     async def complete(self, job: JobObject) -> JobObject:
-        """Create what is missing of a job whose submit was interrupted.
+        """Create the missing objects of a job whose submit was interrupted.
 
         :raises NameTaken: an object of another job has the name of a missing one.
         :raises SubmitError: the job is being deleted.
@@ -215,7 +215,7 @@ class Creator:
         """Create an object, or find that an earlier attempt has created it.
 
         :param is_own: whether an object of this name is the one that an earlier attempt created.
-        :param needed: what has to be there before it.
+        :param needed: the objects that have to exist before it.
         """
         resource, begun = resource_of(manifest), time.monotonic()
         while True:
@@ -234,12 +234,15 @@ class Creator:
     async def _existing(
         self, manifest: Manifest, is_own: Callable[[Manifest], bool], error: ApiError
     ) -> Manifest | None:
-        """The object that an earlier attempt created; None where it is gone meanwhile. Params as for `_create`.
+        """The object that an earlier attempt created; None where there is none, or it is gone meanwhile.
 
-        :param error: which may say that there is one of this name; where it says something else, there is none.
-        :raises NameTaken: it is not the one that an earlier attempt created, or is being deleted.
+        Params as for `_create`.
+
+        :param error: of the request to create it. The object is only looked for where the error says that it exists, or
+            that its port is taken.
+        :raises NameTaken: the object is not the one that an earlier attempt created, or is being deleted.
         """
-        # The API server finds the port of a Service taken before it finds that this very Service exists.
+        # For a Service that already exists, the API server reports that its port is taken, and not that it exists.
         if not _exists(error) and not is_port_taken(error):
             return None
         existing = await self._get(manifest)
@@ -254,17 +257,17 @@ class Creator:
             return waited < _UNSEEN_SECONDS
         if is_port_taken(error):
             return waited < _PORT_SECONDS
-        # Whether the object exists is not known; its mark will show it.
+        # It is not known whether the object exists. The next attempt recognizes it by its mark.
         in_doubt = (error.status is None or error.status >= 500) and not is_too_large(error)
         return in_doubt and waited < _DOUBT_BUDGET
 
     def _is_unseen(self, error: ApiError) -> bool:
-        """Whether an admission webhook has not seen what is needed."""
+        """Whether an admission webhook has not yet seen the objects that have to exist before this one."""
         unseen = self._kind.creation.unseen
         return unseen is not None and unseen in str(error)
 
     async def _are_there(self, created: Sequence[Manifest]) -> bool:
-        """Whether objects that were created are still there."""
+        """Whether objects that were created still exist."""
         for each in created:
             found = await self._get(each)
             if found is None or found["metadata"]["uid"] != each["metadata"]["uid"]:
@@ -288,7 +291,7 @@ class Creator:
         await self._client.delete(resource_of(manifest), self._namespace, name, uid=uid)
 
     async def _sweep(self, before: Sequence[Manifest]) -> None:
-        """Delete parts that an earlier try created and whose main object it never came to create."""
+        """Delete parts of an earlier try that ended before it created their main object."""
         if self._order.identity.try_number == 1:
             return
         for resource in {resource_of(part) for part in before}:
@@ -306,7 +309,7 @@ class Creator:
                 await self._delete(found)
 
     def _marked(self, manifest: Manifest, mark: str | None) -> Manifest:
-        """The object with this submission's mark, by which later attempts know it."""
+        """The object with this submission's mark, by which later attempts recognize it."""
         marked = copy.deepcopy(manifest)
         annotations = marked["metadata"].setdefault("annotations", {})
         annotations.setdefault(labels.OWNER, str(self._order.identity.try_number))
@@ -334,7 +337,7 @@ class Creator:
 
 
 def _exists(error: ApiError) -> bool:
-    """Whether an object was not created because there is one of its name."""
+    """Whether an object was not created because another one has its name."""
     return error.is_conflict and error.reason == "AlreadyExists"
 
 

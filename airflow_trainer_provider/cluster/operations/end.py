@@ -1,4 +1,4 @@
-"""Ends jobs on a cluster, and clears away what has ended."""
+"""Ends jobs on a cluster, and cleans up after jobs that have ended."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 async def end(
     cluster: Cluster, job: JobObject, reason: str, owner: int | None = None, *, resumable: bool = True
 ) -> bool:
-    """Ask a job to end: delete it, or suspend it where it was submitted so.
+    """Request the end of a job: delete it, or suspend it where its ``on_kill_action`` says so.
 
     :param cluster: where it runs.
     :param job: as it was last seen.
-    :param reason: what its status will say.
-    :param owner: end it only if this try, or an earlier one, waits for it; None ends it whoever waits.
+    :param reason: the message that its status will have.
+    :param owner: end it only if this try, or an earlier one, waits for it; None ends it in any case.
     :param resumable: whether it may be suspended; False deletes it, and no try resumes it.
     :return: False where a later try waits for it.
     """
-    # With the mark, in one request: an end that is interrupted here must not leave a job that the next try resumes.
+    # Both annotations in one request: if the end is interrupted after it, the next try must not resume the job.
     marks = {labels.CANCELLED: reason} if resumable else {labels.CANCELLED: reason, labels.ON_KILL: "delete"}
     while True:
         if owner is not None and owner_of(job.main) > owner:
@@ -51,16 +51,16 @@ async def end(
     if is_suspended_on_kill(job.main):
         await suspend(cluster, job)
     else:
-        # In the background: a controller that sees its job's parts go before the job would make them again.
+        # Background propagation: a controller that sees the job's parts deleted before the job would create them again.
         await cluster.client.delete(job.resource, job.namespace, job.name, uid=job.uid)
     return True
 
 
 async def _mark(cluster: Cluster, job: JobObject, marks: Mapping[str, str | None]) -> JobObject | None:
-    """Note that a job is to end.
+    """Annotate a job that is to end.
 
-    :param marks: the annotations that say so.
-    :return: the job; without the note where it has changed meanwhile, None where it is gone.
+    :param marks: the annotations.
+    :return: the job; without the annotations where it had changed, None where it is gone.
     """
     try:
         patch = annotated(job.main, marks)
@@ -100,7 +100,7 @@ async def withdraw(cluster: Cluster, job: JobObject) -> bool:
 async def wait_until_ended(cluster: Cluster, job: JobObject) -> None:
     """Wait until no pod of a job runs, except on nodes that do not answer.
 
-    :raises SubmitError: they have not ended in time.
+    :raises SubmitError: its pods have not ended in time.
     """
     ends = await wait_for_ends(cluster, partial(pods_of, cluster, job), f"job {job.name}")
     if ends.left:
@@ -112,7 +112,7 @@ async def wait_until_ended(cluster: Cluster, job: JobObject) -> None:
 async def finish(cluster: Cluster, job: JobObject, *, succeeded: bool) -> None:
     """Apply the ``on_finish_action`` of an ended job whose outcome is in XCom.
 
-    :param succeeded: how it ended.
+    :param succeeded: whether it succeeded.
     """
     if job.kind.suspension.of_children and not succeeded:
         # One of its parts has failed, and the others may still run.
@@ -133,7 +133,7 @@ async def finish(cluster: Cluster, job: JobObject, *, succeeded: bool) -> None:
 
 
 async def _delete_pods(cluster: Cluster, job: JobObject) -> None:
-    """Delete the pods of a job that is kept, and their logs with them."""
+    """Delete the pods of a kept job, and their logs with them."""
     try:
         for pod in await pods_of(cluster, job):
             await cluster.client.delete(PODS, job.namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
@@ -162,17 +162,17 @@ async def _expire(cluster: Cluster, job: JobObject, seconds: int) -> None:
 async def _delete_private_key(cluster: Cluster, job: JobObject) -> None:
     """Delete the Secret with the ssh key of a job that is kept: none of its pods runs any more."""
     secret = job.annotation(labels.PRIVATE_KEY)
-    # Whoever may change the annotation must not have any other Secret deleted by it.
+    # A client that may change the annotation must not be able to have other Secrets deleted.
     if secret is None or not secret.startswith(f"{job.name}-"):
         return
     try:
         await cluster.client.delete(SECRETS, job.namespace, secret)
     except ApiError as error:
-        # The outcome is safe, and stays what it is.
+        # Only logged: the outcome is safe, and does not change.
         log.warning("Secret %s/%s with the job's ssh key could not be deleted: %s", job.namespace, secret, error)
 
 
 async def _fresh(cluster: Cluster, job: JobObject) -> JobObject | None:
-    """The same job as it is now; None where it is gone, also where another one has its name."""
+    """The same job as it is now; None where it is gone, even if another one has its name."""
     main = await cluster.client.get_or_none(job.resource, job.namespace, job.name, uid=job.uid)
     return None if main is None else job.at(main)

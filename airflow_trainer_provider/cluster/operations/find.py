@@ -1,4 +1,4 @@
-"""Finds jobs in a namespace, whoever created them. Reads, and nothing else."""
+"""Finds jobs in a namespace, whoever created them. It only reads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from airflow_trainer_provider.kinds.base import JOBS, SERVICES, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 
-#: What makes Jobs of its own for a training job: those are parts, and not jobs to wait for.
+#: Kinds of objects that own Jobs as parts of a training job: such Jobs are not jobs to wait for.
 _WHOLES = frozenset({"Service", "JobSet", "MPIJob", "TrainJob"})
 
 
 async def find(cluster: Cluster, kinds: Iterable[Kind], namespace: str, wanted: Wanted) -> list[JobObject]:
-    """The jobs that are looked for, as far as they exist.
+    """The jobs that match a search.
 
     :param cluster: where to look.
     :param kinds: of these kinds.
     :param namespace: in which namespace.
-    :param wanted: which jobs; its kind is not looked at.
+    :param wanted: which jobs; ``kinds`` selects the kinds, not its own kind.
     """
     found: dict[str, JobObject] = {}
     for kind in await cluster.served(kinds):
@@ -39,16 +39,16 @@ async def find(cluster: Cluster, kinds: Iterable[Kind], namespace: str, wanted: 
 
 
 async def jobs(cluster: Cluster, kinds: Iterable[Kind], namespace: str, selector: str = "") -> list[JobObject]:
-    """All jobs of a namespace, also those created outside Airflow; without what their runtimes say.
+    """All jobs of a namespace, including those created outside Airflow; without the replica counts of their runtimes.
 
-    :param cluster: which is asked.
+    :param cluster: the cluster.
     :param kinds: of these kinds.
     :param namespace: where to look.
     :param selector: a label selector; empty for all.
     """
     found = []
     for kind in await cluster.served(kinds):
-        # Whether a Job created outside Airflow trains anything is unknown.
+        # It is unknown whether a Job that was created outside Airflow is a training job.
         ours = "" if kind.resource.crd else labels.OURS
         both = ",".join(filter(None, (ours, selector)))
         listing = await cluster.client.list(kind.resource, namespace, label_selector=both)
@@ -61,7 +61,7 @@ def _stands_for_a_job(kind: Kind, main: Manifest) -> bool:
 
 
 def _is_whole(kind: Kind, main: Manifest, *, named: bool) -> bool:
-    """Whether an object stands for a job by itself."""
+    """Whether an object is a job of its own, and not a part of one."""
     if kind.resource == SERVICES:
         return is_ours(main) and annotation(main, labels.IDENTITY) is not None
     owners = main["metadata"].get("ownerReferences") or ()
@@ -69,5 +69,5 @@ def _is_whole(kind: Kind, main: Manifest, *, named: bool) -> bool:
 
 
 def _typed(kind: Kind, main: Manifest) -> Manifest:
-    # The API server leaves both out of what is in a list.
+    # The API server leaves both fields out of the items of a list.
     return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, **main}

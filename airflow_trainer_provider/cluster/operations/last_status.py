@@ -1,4 +1,4 @@
-"""The last status of a job on a cluster: of one that has ended, and none of whose pods runs any more."""
+"""Reads the last status of a job on a cluster, once the job has ended and none of its pods runs any more."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from airflow_trainer_provider.kinds.status.deletion import keep_first_deletion
 
 log = logging.getLogger(__name__)
 
-#: The version of objects that an API server need not ask its database for.
+#: The resource version for which an API server need not ask its database.
 _IN_MEMORY = "0"
-#: How long the survivors of an ended job are waited for beyond their grace period, in seconds.
+#: How long to wait for the remaining pods of an ended job beyond their grace period, in seconds.
 _SURVIVE_SECONDS = 15.0
 
 
 async def is_confirmed(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -> bool:
-    """Whether the cluster shows the end of a job, too, that has failed as a part of it is gone. The watches of the main
-    object and of its parts are not in step: the part may not be seen yet, or went with the main object.
+    """Whether the cluster confirms the end of a job that has failed because a part of it is gone.
+
+    The watches of the main object and of its parts are not in step: the part may not have been seen yet, or was deleted
+    together with the main object.
 
     :param cluster: where it runs.
     :param watcher: of the job.
-    :param snapshot: which shows the end.
+    :param snapshot: of the job, which shows the end.
     """
     if watcher.is_gone or not snapshot.lost_part():
         return True
@@ -49,7 +51,7 @@ async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -
     :param cluster: where it ran.
     :param watcher: of the job.
     :param snapshot: the first one that showed the end.
-    :raises JobLost: it is gone, and how it would have ended is not known.
+    :raises JobLost: the job is gone, and its outcome is not known.
     """
     lost_part = snapshot.lost_part()
     is_known = snapshot.status().phase.ended and not lost_part
@@ -57,7 +59,8 @@ async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -
         raise lost(snapshot.job)
     marked = None
     if lost_part and not watcher.is_gone:
-        # Whoever looks later, as the next try does, sees parts that are suspended, and could wait for them.
+        # Later readers, such as the next try, see parts that are suspended, and without this annotation they could wait
+        # for them.
         marked = await _with_lost_part(cluster, snapshot.job, lost_part)
     if snapshot.job.kind.suspension.of_children and not watcher.is_gone:
         await suspend(cluster, snapshot.job)
@@ -69,7 +72,7 @@ async def read_last(cluster: Cluster, watcher: JobWatcher, snapshot: Snapshot) -
 
 
 async def _with_lost_part(cluster: Cluster, job: JobObject, message: str) -> JobObject | None:
-    """Write on a job which part of it was deleted; None where that is refused."""
+    """Annotate a job with the part of it that was deleted; None where that is refused."""
     patch = {"metadata": {"uid": job.uid, "annotations": {labels.PART_DELETED: message}}}
     try:
         return job.at(await cluster.client.patch(job.resource, job.namespace, job.name, patch))
@@ -79,15 +82,15 @@ async def _with_lost_part(cluster: Cluster, job: JobObject, message: str) -> Job
 
 
 async def _until_survivors_ended(watcher: JobWatcher, seconds: float) -> None:
-    """Wait until no pod of an ended job runs, or so long."""
+    """Wait until no pod of an ended job runs, or the time is up."""
     until = time.monotonic() + seconds
     while not all(map(has_ended, watcher.snapshot().pods)) and (left := until - time.monotonic()) > 0:
         await watcher.wait(left)
 
 
 async def _read_again(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
-    """An ended job with its pods as the cluster has them: their watch may lag behind that of the job."""
-    # What the API server has in its memory is enough where it agrees that all have ended.
+    """Read the pods of an ended job again: their watch may lag behind that of the job."""
+    # The memory of the API server is enough where it also says that all pods have ended.
     pods, children = await parts_of(cluster, snapshot.job, not_older_than=_IN_MEMORY)
     if not all(map(has_ended, pods)) or len(pods) < len(snapshot.pods):
         pods, children = await parts_of(cluster, snapshot.job)

@@ -1,4 +1,4 @@
-"""What people and tasks do with a job that exists: suspend, resume and delete it."""
+"""Suspends, resumes and deletes existing jobs, for users and for tasks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_trainer_provider.kinds.objects import labels
 
 
 async def suspend(cluster: Cluster, job: JobObject, *, wait: bool = True) -> bool:
-    """Stop the job's pods and keep the job. A task that waits for it goes on waiting.
+    """Stop the job's pods and keep the job. A task that waits for it continues to wait.
 
-    :param wait: until the pods are gone.
+    :param wait: whether to wait until the pods are gone.
     :return: False where it was suspended already.
-    :raises ManageError: it has ended, or its pods do not go.
+    :raises ManageError: the job has ended, or its pods are not gone in time.
     """
     already = await suspension.is_suspended(cluster, job)
     if not already:
@@ -29,19 +29,18 @@ async def suspend(cluster: Cluster, job: JobObject, *, wait: bool = True) -> boo
 
 
 async def resume(cluster: Cluster, job: JobObject) -> bool:
-    """Resume a suspended job, once the pods of its previous run are gone. Its pods are new ones and start over.
-
-    A job that was suspended because its task was killed goes on as well; the task's next try adopts it.
+    """Resume a suspended job, once the pods of its previous run are gone. Its pods are new ones, which start from the
+    beginning. A job that was suspended because its task was killed is resumed as well; the task's next try adopts it.
 
     :return: False where it is not suspended.
-    :raises ManageError: it has ended, or its pods do not go.
+    :raises ManageError: the job has ended, or its pods are not gone in time.
     """
     if not await suspension.is_suspended(cluster, job):
         await _refuse_ended(cluster, job, "resumed")
         return False
     await suspension.wait_until_stopped(cluster, job)
     if is_cancelled(job.main):
-        # Only now: until its pods are gone it was cancelled, and a task that waits for it has to see that.
+        # Not earlier: until its pods are gone the job is cancelled, and a task that waits for it has to see that.
         await cluster.client.patch(job.resource, job.namespace, job.name, _cancelled(job, None))
     await suspension.resume(cluster, job)
     return True
@@ -50,10 +49,10 @@ async def resume(cluster: Cluster, job: JobObject) -> bool:
 async def delete(cluster: Cluster, job: JobObject, reason: str, *, wait: bool = False) -> bool:
     """Delete the job with all that belongs to it.
 
-    :param reason: what the error says in the tasks that wait for it.
-    :param wait: until its pods are gone.
+    :param reason: the reason that tasks which wait for the job get as their error.
+    :param wait: whether to wait until its pods are gone.
     :return: False where it is gone already, or another job has its name.
-    :raises ManageError: its pods do not go.
+    :raises ManageError: its pods are not gone in time.
     """
     if is_ours(job.main) and not is_cancelled(job.main):
         try:
@@ -62,7 +61,7 @@ async def delete(cluster: Cluster, job: JobObject, reason: str, *, wait: bool = 
             if error.is_not_found or error.is_conflict:
                 return False
             raise
-    # In the background: a controller that sees its job's parts go before the job would make them again.
+    # Background propagation: a controller that sees the job's parts deleted before the job would create them again.
     deleted = await cluster.client.delete(job.resource, job.namespace, job.name, uid=job.uid)
     if deleted and wait:
         await _wait_until_deleted(cluster, job)

@@ -1,4 +1,4 @@
-"""What is asked of a cluster: a job that a spec describes, or the user's own manifest."""
+"""The order for one job on a cluster: made from a spec, or from the user's own manifest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_trainer_provider.kinds.size import check_size
 
 log = logging.getLogger(__name__)
 
-#: Fields of an object's metadata that are the API server's, or ours: a manifest that was read from a cluster has them.
+#: Metadata fields that the API server or this provider sets, and that a manifest which was read from a cluster has.
 _SERVERS = frozenset(
     {
         "namespace",
@@ -39,7 +39,8 @@ _SERVERS = frozenset(
         "generation",
         "managedFields",
         "selfLink",
-        # With them, the owner of the object that was read would own this one, and its controller would hold it.
+        # With these two, the owner of the object that was read would own this one, and finalizers would keep it from
+        # being deleted.
         "ownerReferences",
         "finalizers",
     }
@@ -48,15 +49,15 @@ _SERVERS = frozenset(
 
 @dataclass(frozen=True)
 class Order:
-    """One job that a task wants.
+    """One job that a task requests.
 
-    :param kind: what it becomes.
+    :param kind: of its main object.
     :param identity: the task, and its try.
-    :param digest: the same for orders of the same job only.
+    :param digest: equal only for orders of the same job.
     :param name: of the try's first job; see :meth:`name_of`.
     :param render: (name, facts) -> its objects; raises :class:`~airflow_trainer_provider.errors.SpecError` where they
         are too large.
-    :param runtime: the path of the runtime that it starts from, if it does.
+    :param runtime: the API path of the runtime that it uses; None without a runtime.
     """
 
     kind: Kind
@@ -77,11 +78,11 @@ class Order:
 def order_of(kind: Kind, namespace: str, job: JobPlan, identity: Identity, admit: Admit | None = None) -> Order:
     """The order for a job that a spec describes.
 
-    :param kind: which carries it.
+    :param kind: that the job is rendered as.
     :param namespace: where it will be.
     :param job: the job.
     :param identity: the task, and its try.
-    :param admit: is given the job with what its runtime adds, before it is rendered.
+    :param admit: called before the job is rendered, with the job and what its runtime adds, if it adds anything.
     """
     renderer = kind.renderer
     assert renderer is not None, "a kind that carries a framework has a renderer"
@@ -117,10 +118,10 @@ def order_of(kind: Kind, namespace: str, job: JobPlan, identity: Identity, admit
 
 
 def _added(job: JobPlan, whole: JobPlan) -> str:
-    """What a job has from its runtime.
+    """What a job gets from its runtime, as text.
 
     :param job: laid out from the task alone.
-    :param whole: the same with its runtime.
+    :param whole: the same job with its runtime.
     """
     given, all_of_it = (each.spec.model_dump(exclude_none=True) for each in (job, whole))
     fields = [f"{name}={value}" for name, value in all_of_it.items() if value != given.get(name)]
@@ -130,16 +131,19 @@ def _added(job: JobPlan, whole: JobPlan) -> str:
 
 
 def manifest_order(job: ManifestPlan, namespace: str, identity: Identity) -> Order:
-    """The order for a manifest of the user's own. Its name and labels get ours added; all else is left as it is.
+    """The order for the user's own manifest.
 
-    :param job: the manifest, and what it is.
+    The job gets a name, labels and annotations from this provider, and the task's deadline. Its time to live is set
+    later.
+
+    :param job: the manifest, and its kind.
     :param namespace: where it will be.
     :param identity: the task, and its try.
     """
     kind, manifest = KINDS[job.kind], dict(job.spec.manifest)
     rules, runtime_groups, retention = kind.manifests, kind.runtime_groups, kind.retention.patch
     assert rules is not None, "the kind of a user's own manifest has rules for it"
-    # A job that deletes itself could be gone before its outcome is read: its time begins when that is safe.
+    # A job with a time to live could be deleted before its outcome is read: the field is set once the outcome is safe.
     ttl = value_at(manifest, retention(0)) if retention else None
     kept = {labels.TTL: str(ttl)} if isinstance(ttl, int) else {}
 

@@ -1,4 +1,4 @@
-"""Why the API server refuses an object: what a person has to know of it, and whether a retry can help."""
+"""Explains why the API server refuses an object: what a user has to know, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_trainer_provider.errors import ApiError, SubmitError
 from airflow_trainer_provider.kinds.base import Resource
 from airflow_trainer_provider.text.printable import shorten
 
-#: Characters of what a proxy answers.
+#: How many characters of a proxy's answer are shown.
 _LONGEST_ANSWER = 200
 _INSTALL = {
     "trainer.kubeflow.org": "Install Kubeflow Trainer (https://www.kubeflow.org/docs/components/trainer/)",
@@ -34,7 +34,7 @@ class Refusal:
 
     :param reason: one CamelCase word.
     :param text: the object, the reason, and the way out.
-    :param retryable: whether the same request can be taken at another time.
+    :param retryable: whether the same request may be accepted at another time.
     """
 
     reason: str
@@ -43,7 +43,7 @@ class Refusal:
 
 
 def explain(error: ApiError, resource: Resource, namespace: str) -> Refusal:
-    """Why an object was not taken, and what to do.
+    """Why an object was refused, and what to do.
 
     :param error: of a request for the object, or for all of its kind.
     :param resource: of the object.
@@ -80,7 +80,8 @@ def _no_answer(error: ApiError, resource: Resource, namespace: str) -> Refusal |
 
 
 def _webhook(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
-    # Denials come with the status that the webhook chose: 400, 403 and 422 have been seen. None is about our rights.
+    # Denials come with the status that the webhook chose: 400, 403 and 422 have been seen. None of them is about our
+    # permissions.
     denied = re.search(r'admission webhook "([^"]+)" denied the request:? ?(.*)', error.answer, re.DOTALL)
     if denied:
         return Refusal(
@@ -129,7 +130,7 @@ def _policy(error: ApiError, resource: Resource, namespace: str) -> Refusal | No
 def _size(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
     if not is_too_large(error):
         return None
-    # The API server answers with a Status.
+    # The API server answers with a Status, which has a reason; a proxy does not.
     if error.status == 413 and not error.reason:
         limit = "what a proxy before the API server passes on"
         answer = shorten(" ".join(error.answer.split()), _LONGEST_ANSWER)
@@ -166,7 +167,7 @@ def _namespace(error: ApiError, resource: Resource, namespace: str) -> Refusal |
 def _missing(error: ApiError, resource: Resource, namespace: str) -> Refusal | None:
     if not error.is_not_found:
         return None
-    # Of a missing object the API server speaks in a Status; of a missing resource it has none.
+    # For a missing object the API server answers with a Status; for a missing resource it does not.
     if error.reason:
         return Refusal(
             "NotFound", f"There is no such {resource.kind} in namespace {namespace!r}: {error.answer}.", False
@@ -216,7 +217,7 @@ def _access(error: ApiError, resource: Resource, namespace: str) -> Refusal | No
             "Unauthorized",
             f"The API server does not know who we are: {error} The connection's token or certificate is wrong or has "
             "expired. Renew it in the connection; see docs/how-to/connection.md.",
-            # It may be renewed at any time, also while an earlier try's job trains.
+            # Credentials may be renewed at any time, also while an earlier try's job trains.
             True,
         )
     if error.status != 403:

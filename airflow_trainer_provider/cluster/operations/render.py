@@ -1,4 +1,4 @@
-"""A job's objects as text for people."""
+"""Renders a job's objects as text for users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from airflow_trainer_provider.text.yaml_documents import yaml_documents
 
 
 def render(rendered: Rendered, namespace: str) -> str:
-    """The objects as YAML documents, in the order in which they are created, without secrets and a function's code.
+    """The objects as YAML documents, in the order in which they are created, without secrets and without the code of a
+    function.
 
     :param rendered: the objects.
     :param namespace: where they will be.

@@ -1,4 +1,4 @@
-"""Starts a task's job on a cluster, or adopts the one that the task has already. Never two."""
+"""Starts a task's job on a cluster, or adopts the one that the task already has. A task never has two jobs."""
 
 from __future__ import annotations
 
@@ -43,21 +43,22 @@ from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 #: How many names are tried for a job. A task that is run by hand again has the same try number, and the same names.
 _MOST_NAMES = 20
-#: Seconds that another submit of the same try may take from a job's first part to its main object, and between looks.
+#: Seconds that another submit of the same try may take from a job's first part to its main object, and seconds between
+#: two requests for it.
 _UNDER_WAY_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
 _SUPERSEDED = "a later try of the task has a job"
-#: An earlier job, and why it is the one to use.
+#: An earlier job, and why it was adopted.
 _Adopted = tuple[JobObject, str]
 
 
 class Submitter:
     """Submits one task's job.
 
-    :param cluster: where to.
-    :param namespace: into which namespace.
+    :param cluster: where to run it.
+    :param namespace: in which namespace.
     :param order: what to run.
-    :param start: which of the try's jobs it is, from 1; those before have failed.
+    :param start: which of the try's jobs it is, from 1; the jobs before it have failed.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, order: Order, start: int = 1) -> None:
@@ -74,9 +75,9 @@ class Submitter:
         """Start the job, or adopt an earlier one.
 
         :return: the job, and why an earlier one was adopted, if one was.
-        :raises SubmitError: the cluster did not take the job, a later try has one, or an earlier one does not end.
+        :raises SubmitError: the cluster refused the job, a later try has a job, or an earlier job does not end.
         """
-        # A later try may find a job of another kind; before a first one, only a job of the very same order can be.
+        # A later try may find an earlier job of any kind. A first try can only find a job of the same order.
         kinds: Sequence[Kind] = (self._kind,)
         if self._identity.try_number > 1:
             kinds = await self._cluster.served(KINDS.values())
@@ -95,7 +96,7 @@ class Submitter:
     async def _adopt_one(self, kinds: Sequence[Kind]) -> _Adopted | None:
         """Adopt one of the task's jobs; None where all have ended, or there is none.
 
-        :param kinds: which they may be of.
+        :param kinds: that the jobs may have.
         """
         for earlier in await jobs_of(self._cluster, kinds, self._namespace, self._identity):
             if adopted := await self._adopt(earlier):
@@ -103,10 +104,10 @@ class Submitter:
         return None
 
     async def _start_unseen(self) -> JobObject | None:
-        """Start a first try's job; look whether the task has one already only once the main object exists.
+        """Start a first try's job, and check only once its main object exists whether the task already has a job.
 
         This saves a request. Parts that come after the main object, such as the Jobs of `native`, are created after the
-        look: where the task has a job already, none of them ever exists.
+        check: where the task already has a job, none of them is ever created.
 
         :return: None where the task has a job: the new main object is deleted again.
         """
@@ -115,20 +116,23 @@ class Submitter:
             own, others = await self._look(begun.job)
             if all(map(self._is_done_with, others)):
                 if begun.after and (own is None or is_being_ended(own.main)):
-                    # Parts without an owner could train until the garbage collector comes.
+                    # Parts whose owner is gone could train until the garbage collector deletes them.
                     raise self._creator.deleted(begun.job.name)
                 job = await self._creator.finish(begun)
                 ensure_current(job, self._identity)
                 return job
         except NameTaken:
             return None
-        # A later try may have adopted it in between; then it is the later one's.
+        # A later try may have adopted the job in between, and then keeps it.
         if await withdraw(self._cluster, begun.job):
             await wait_until_ended(self._cluster, begun.job)
         return None
 
     async def _adopt(self, job: JobObject) -> _Adopted | None:
-        """The earlier job, and why it is the one to use; None where it is not, and has ended."""
+        """Adopt an earlier job, or end it.
+
+        :return: the job, and why it was adopted; None where it was not, and has ended.
+        """
         ensure_current(job, self._identity)
         earlier = identity_of(job.main) or self._identity
         is_wanted = self._is_wanted(job, earlier)
@@ -148,16 +152,16 @@ class Submitter:
         return await self._end(job, self._identity.why_ended(earlier), resumable=is_wanted)
 
     def _is_wanted(self, job: JobObject, earlier: Identity) -> bool:
-        """Whether this try may want an earlier job, or its result, if that is of the same spec."""
-        # One that was released was as its task wanted it: whoever clears that task wants another training.
+        """Whether this try may use an earlier job, or its result, provided that the job is of the same spec."""
+        # A released job outlives its task, as the task asked for. A user who clears that task wants a new training.
         is_released = job.annotation(labels.RELEASED) is not None
         return self._identity.is_same_run(earlier) and not (is_released and self._identity.was_cleared_since(earlier))
 
     def _is_done_with(self, job: JobObject) -> bool:
-        """Whether nothing is to be done about an earlier job before a first try has its own."""
+        """Whether an earlier job needs no action before a first try has its own."""
         if job.annotation(labels.COLLECTED) is not None or is_being_deleted(job.main):
             return True
-        # One of a deleted run may be suspended: no try of that run resumes it.
+        # A cancelled job of a deleted run may be suspended, and no try of that run resumes it: it has to be ended.
         return is_cancelled(job.main) and self._identity.is_same_run(identity_of(job.main) or self._identity)
 
     def _is_of_order(self, job: JobObject) -> bool:
@@ -172,7 +176,7 @@ class Submitter:
         await wait_until_ended(self._cluster, job)
 
     async def _give_up(self, job: JobObject) -> None:
-        """Note on a job that is kept that no later try is to take its result either."""
+        """Annotate a kept job so that no later try collects its result either."""
         patch = {"metadata": {"uid": job.uid, "annotations": {labels.COLLECTED: "true"}}}
         try:
             await self._client.patch(job.resource, self._namespace, job.name, patch)
@@ -181,7 +185,7 @@ class Submitter:
                 raise
 
     async def _resume(self, snapshot: Snapshot, earlier: Identity) -> _Adopted | None:
-        """Adopt a job that is suspended where its task is killed; end it where nothing of it would go on."""
+        """Adopt a job that is suspended when its task is killed; end it where its training is complete."""
         job = snapshot.job
         if snapshot.is_complete():
             return await self._end(job, "its training ended when it was suspended", resumable=False)
@@ -190,18 +194,18 @@ class Submitter:
         return await self._hand_over(job, {}, _still_runs(earlier.try_number))
 
     async def _adopt_fresh(self, job: JobObject) -> _Adopted | None:
-        """Adopt a job that has changed meanwhile, if it is still there."""
+        """Adopt a job that has changed meanwhile, if it still exists."""
         fresh = await self._read(job.kind, job.name)
         return None if fresh is None else await self._adopt(fresh)
 
     async def _end(self, job: JobObject, reason: str, *, resumable: bool = True) -> _Adopted | None:
         """End an earlier job that cannot be adopted.
 
-        :param reason: why it is not.
+        :param reason: why it cannot be adopted.
         :param resumable: whether it may be suspended.
         """
         if not await end(self._cluster, job, reason, latest_owner(job, self._identity), resumable=resumable):
-            # A later try has adopted it at this moment.
+            # A later try has just adopted it.
             return await self._adopt_fresh(job)
         await wait_until_ended(self._cluster, job)
         return None
@@ -223,7 +227,7 @@ class Submitter:
             await end(self._cluster, job, "the names of its objects are taken by another job", resumable=False)
             await wait_until_ended(self._cluster, job)
             return None
-        # It may carry the mark alone: whoever cancelled it was killed before the suspension.
+        # The job may be marked as cancelled and not be suspended: the client that cancelled it was killed in between.
         if labels.CANCELLED in values and await is_suspended(self._cluster, job):
             await resume(self._cluster, job)
         return job, why
@@ -242,9 +246,9 @@ class Submitter:
         )
 
     async def _take_existing(self, name: str, found: Manifest) -> JobObject | None:
-        """The job of this name, where this try itself has created it a moment ago.
+        """The job of this name, where this try itself has just created it.
 
-        :param found: the object whose name the job needs.
+        :param found: the object that has the name.
         """
         job = await self._read_under_way(name, found)
         if job is None or is_being_ended(job.main) or not self._is_of_order(job):
@@ -256,9 +260,10 @@ class Submitter:
         return await self._creator.complete(job)
 
     async def _read_under_way(self, name: str, found: Manifest) -> JobObject | None:
-        """The job of this name; where another submit of this try is about to create its main object, wait for that.
+        """Read the job of this name. Where another submit of this try is about to create its main object, wait for
+        that.
 
-        With another name there would be two jobs, of which one has to end. Params as for `_take_existing`.
+        Under another name there would be two jobs, of which one has to end. Params as for `_take_existing`.
         """
         deadline = time.monotonic() + self._seconds_under_way(name, found)
         job = await self._read(self._kind, name)
@@ -268,7 +273,10 @@ class Submitter:
         return job
 
     def _seconds_under_way(self, name: str, found: Manifest) -> float:
-        """How long the main object may still be to come; 0 where none is to come. Params as for `_take_existing`."""
+        """For how many seconds the main object may still be created; 0 where none is expected.
+
+        Params as for `_take_existing`.
+        """
         own = found["metadata"].get("labels") or {}
         is_of_try = own.get(labels.TASK) == self._identity.key and owner_of(found) == self._identity.try_number
         is_of_job = own.get(labels.JOB) == name and is_unowned_part(found) and not is_being_deleted(found)
@@ -286,7 +294,9 @@ class Submitter:
         return None if main is None else JobObject(kind, main)
 
     async def _look_again(self, job: JobObject) -> None:
-        """Another try may have looked for a job, found none, and created its own at the same moment."""
+        """Check again for another job of the task: another try may have found none, and created its own at the same
+        moment.
+        """
         _, others = await self._look(job)
         for other in others:
             if is_being_ended(other.main) or await self._has_ended(other):
@@ -306,7 +316,7 @@ class Submitter:
     async def _look(self, job: JobObject) -> tuple[JobObject | None, list[JobObject]]:
         """Read this job as it is now, and the task's other jobs of this kind.
 
-        Of two made at once, the later one's maker sees both.
+        Of two submits at the same moment, the one that creates its job later sees both jobs.
 
         :return: None for this job where it is gone.
         """
@@ -322,7 +332,7 @@ def _has_result(job: JobObject, status: JobStatus) -> bool:
 
 
 def _can_resume(job: JobObject) -> bool:
-    """Whether the job is one that is suspended where its task is killed, and goes on later."""
+    """Whether the job can be resumed: it is suspended when its task is killed, and not being deleted."""
     return is_suspended_on_kill(job.main) and not is_being_deleted(job.main)
 
 

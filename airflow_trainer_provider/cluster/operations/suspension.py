@@ -23,11 +23,11 @@ _LOOK_SECONDS = 0.5
 async def suspend(cluster: Cluster, job: JobObject) -> None:
     """Stop a job's pods and keep the job.
 
-    What Kueue has admitted it starts again when others suspend it. So the Workload of what carries the name of a queue
-    is deactivated instead, and Kueue suspends the job itself.
+    Kueue starts an admitted job again when another client suspends it. So where an object carries the name of a queue,
+    its Workload is deactivated instead, and Kueue suspends the job itself.
 
     :param cluster: where the job is.
-    :param job: which.
+    :param job: the job.
     :raises ManageError: Kueue has no Workload for the job.
     """
     await _set_suspended(cluster, job, True)
@@ -37,8 +37,8 @@ async def resume(cluster: Cluster, job: JobObject) -> None:
     """Resume a suspended job once the pods of its previous run are gone.
 
     :param cluster: where the job is.
-    :param job: which.
-    :raises ManageError: Kueue has no Workload for the job, or its pods do not go.
+    :param job: the job.
+    :raises ManageError: Kueue has no Workload for the job, or its pods are not gone in time.
     """
     # A controller counts a terminating pod from the previous run as failed.
     await wait_until_stopped(cluster, job)
@@ -56,7 +56,7 @@ async def is_suspended(cluster: Cluster, job: JobObject) -> bool:
 
 
 async def wait_until_stopped(cluster: Cluster, job: JobObject) -> None:
-    """Wait until a job is suspended, and no pod of it is left that has not ended.
+    """Wait until a job is suspended, and none of its pods is running or terminating.
 
     :raises ManageError: its pods have not gone in time.
     """
@@ -84,7 +84,7 @@ async def _set_suspended(cluster: Cluster, job: JobObject, suspended: bool) -> N
 
 
 async def _parts(cluster: Cluster, job: JobObject) -> list[tuple[Resource, Manifest]]:
-    """The objects that are suspended for the job, as they are now."""
+    """The objects that have to be suspended to suspend the job, as they are now."""
     if not job.kind.suspension.of_children:
         main = await cluster.client.get_or_none(job.resource, job.namespace, job.name)
         return [] if main is None else [(job.resource, main)]

@@ -53,7 +53,7 @@ def _is_of(identity: Identity, main: Manifest) -> bool:
 async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> None:
     """End the jobs of a task in a namespace, of any kind, and wait until no pod of them runs.
 
-    Those that have ended are finished as ``on_finish_action`` says: of a job that has failed, some pods may still run.
+    Jobs that have ended are finished as ``on_finish_action`` says: some pods of a failed job may still run.
 
     :param cluster: where they are.
     :param namespace: where they are.
@@ -73,16 +73,17 @@ async def end_earlier(cluster: Cluster, namespace: str, identity: Identity) -> N
 
 
 async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str, identity: Identity) -> bool:
-    """Wait for the pods of a task's jobs that are gone already: a job is deleted before its pods end.
+    """Wait for the pods of a task's deleted jobs: a job is deleted before its pods end.
 
     :param cluster: where they were.
-    :param kinds: of the jobs that there may still be: their pods are not waited for.
+    :param kinds: of the jobs that may still exist. Pods of existing jobs are not waited for.
     :param namespace: where they were.
     :param identity: the task.
     :return: whether there was something to wait for; meanwhile another client may have started a job of the task.
-    :raises SubmitError: they have not ended in time.
+    :raises SubmitError: the pods have not ended in time.
     """
-    # The key without a deployment may be that of another Airflow's task, whose pods run on.
+    # Only the key with the deployment: the key without it may be that of another Airflow's task, whose pods keep
+    # running.
     selector = f"{labels.OURS},{labels.TASK}={identity.key}"
 
     async def look() -> list[Manifest]:
@@ -107,7 +108,7 @@ async def wait_for_pods(cluster: Cluster, kinds: Sequence[Kind], namespace: str,
 
 
 def is_later(job: JobObject, identity: Identity) -> bool:
-    """Whether a later try of the task has a job, also one of a later run that has the same id.
+    """Whether a job belongs to a later try of the task, or to a later run that has the same id.
 
     :param job: of the task.
     :param identity: the try.
@@ -116,17 +117,17 @@ def is_later(job: JobObject, identity: Identity) -> bool:
 
 
 def latest_owner(job: JobObject, identity: Identity) -> int:
-    """The latest try that may own a job and that a try of the task may still end.
+    """The latest try whose job may be ended by a try of the task.
 
     :param job: of the task; not one of a later try.
     :param identity: the try that ends it.
     """
-    # Of a run that was deleted no try is left, whatever its number.
+    # A job of a deleted run may have an owner with a greater number: no try of that run is left.
     return max(owner_of(job.main), identity.try_number)
 
 
 def ensure_current(job: JobObject, identity: Identity) -> None:
-    """Refuse a job that a later try of the task owns, also one of a later run that has the same id.
+    """Raise an error where a later try of the task owns a job, or a later run that has the same id.
 
     :param job: of the task.
     :param identity: the try that wants a job.

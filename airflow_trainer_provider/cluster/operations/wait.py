@@ -16,20 +16,20 @@ from airflow_trainer_provider.kinds.status.pod_end import conditions, parse_time
 
 log = logging.getLogger(__name__)
 
-#: What a pod may need to be gone after its grace period, in seconds.
+#: How long a pod may take to be gone after its grace period, in seconds.
 _GONE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
-#: How long after its grace period a pod has to be without an answer from its node.
+#: How long after its grace period a pod has to exist before its node may count as unreachable.
 _UNREACHABLE_AFTER = timedelta(seconds=15)
-#: So many pods are named in a message.
+#: How many pods a message names at most.
 _MOST_NAMES = 5
 
 
 class Remaining(NamedTuple):
-    """What a wait goes on for.
+    """What a wait still waits for.
 
-    :param what: for the error, once the time is up.
-    :param pods: those that are waited for.
+    :param what: a text for the error when the time is up.
+    :param pods: the pods that are waited for.
     """
 
     what: str
@@ -39,8 +39,8 @@ class Remaining(NamedTuple):
 async def wait_until_gone(look: Callable[[], Awaitable[Remaining | None]]) -> str | None:
     """Wait until nothing remains, or a minute has passed after the longest grace period of the pods.
 
-    :param look: what remains now; None ends the wait.
-    :return: what still remains then; None where nothing does.
+    :param look: returns what remains now; None ends the wait.
+    :return: what still remains when the time is up; None where nothing does.
     """
     deadline: float | None = None
     while (remaining := await look()) is not None:
@@ -55,8 +55,8 @@ async def wait_until_gone(look: Callable[[], Awaitable[Remaining | None]]) -> st
 class Ends(NamedTuple):
     """The result of a wait for pods to end.
 
-    :param waited: whether some had not ended at first.
-    :param left: the names of those that still have not; None where all have.
+    :param waited: whether some pods had not ended at first.
+    :param left: the names of the pods that have not ended; None where all have.
     """
 
     waited: bool
@@ -64,13 +64,14 @@ class Ends(NamedTuple):
 
 
 async def wait_for_ends(cluster: Cluster, look: Callable[[], Awaitable[Iterable[Manifest]]], whose: str) -> Ends:
-    """Wait until none of some pods runs, or a minute has passed after the longest of their grace periods.
+    """Wait until no pod runs, or a minute has passed after the longest of their grace periods.
 
-    Pods of a node that does not answer are not waited for beyond their grace period: such a pod never counts as ended.
+    Pods of a node that does not answer are not waited for beyond their grace period: such a pod is never reported as
+    ended.
 
     :param cluster: where they are.
-    :param look: which there are now.
-    :param whose: for the log.
+    :param look: returns the pods that exist now.
+    :param whose: whose pods they are, for the log.
     """
     waited = False
     unreachable: list[Manifest] = []
@@ -119,8 +120,8 @@ def has_ended(pod: Manifest) -> bool:
 def is_unreachable(pod: Manifest, now: datetime) -> bool:
     """Whether a pod should have ended by now, and its node does not answer.
 
-    Of such a node's pods the node controller sets the condition Ready, and no other one, where a kubelet would set
-    ContainersReady as well; and after their tolerations' time it deletes them, with a condition that says so.
+    The node controller sets only the condition Ready of the pods of such a node, while a kubelet would set
+    ContainersReady as well. After the time of their tolerations it deletes the pods, with a condition that says so.
 
     :param now: by the API server's clock.
     """

@@ -1,4 +1,4 @@
-"""A question to the API server that is asked again and again, as often as its answers allow."""
+"""A question that is put to the API server periodically, and less often after failures."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 
 from airflow_trainer_provider.errors import ApiError, BackendUnavailable
 
-#: After a refusal it takes a change of rights, or of what is installed, for another answer; seconds.
+#: The pause after a refusal: only a change of permissions, or of what is installed, makes another answer; seconds.
 REFUSED = 300.0
-#: What is not there may be made soon; seconds.
+#: The pause where an object was not found: it may be created soon; seconds.
 NOT_FOUND = 60.0
-#: After a failure, twice as long after each further one, and at most; seconds.
+#: The pause after the first failure, which doubles with each further one, and the longest pause; seconds.
 _FAILED_FIRST = 5.0
 _FAILED_MOST = 300.0
-#: What is asked by many does not come at the same moment: pauses are longer or shorter by up to this share.
+#: Jitter: pauses are longer or shorter by up to this share, so that processes do not ask at the same moment.
 _SPREAD = 0.1
 _FORBIDDEN = 403
 _T = TypeVar("_T")
@@ -39,19 +39,19 @@ class Asked(Generic[_T]):
         # Seconds to the next question after a failure.
         self._pause: float | None = None
         self._failures = 0
-        #: The last answer; None where there is none, or it does not hold any more.
+        #: The last answer; None where there is none, or it is not valid any more.
         self.answer: _T | None = None
-        #: Why there is none.
+        #: Why there is no answer.
         self.error: ApiError | None = None
 
     @property
     def due_in(self) -> float:
-        """Seconds until it is asked again."""
+        """Seconds until the question is asked again."""
         pause = self.every if self._pause is None else self._pause
         return max(0.0, self._asked_at + self._spread * pause - time.monotonic())
 
     async def refresh(self) -> None:
-        """Ask, where it is time to. No error is raised."""
+        """Ask the question if it is due. No error is raised."""
         if self.due_in:
             return
         try:
@@ -66,7 +66,7 @@ class Asked(Generic[_T]):
     def _note(self, error: ApiError) -> None:
         self._failures += 1
         refused = error.status == _FORBIDDEN
-        # One answer that is missing makes the one before it no worse.
+        # After a single failure the previous answer is kept.
         if refused or error.is_not_found or self._failures > 1:
             self.answer, self.error = None, error
         if refused:

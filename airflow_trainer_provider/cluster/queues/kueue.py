@@ -15,13 +15,13 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 
 
 def workload_keys(workload: Manifest) -> Sequence[str]:
-    """What a Workload is found by: the uid of the object that it is for, and its queue."""
+    """The keys by which a Workload is found: the uid of the object that it is for, and its queue."""
     uid = job_uid(workload)
     return () if uid is None else (uid, queue_key((workload.get("spec") or {}).get("queueName") or ""))
 
 
 def queue_key(name: str) -> str:
-    """What the Workloads of a queue are found by.
+    """The key by which the Workloads of a queue are found.
 
     :param name: of the LocalQueue.
     """
@@ -35,17 +35,17 @@ def job_uid(workload: Manifest) -> str | None:
 
 
 def priority_of(workload: Manifest) -> int:
-    """The priority by which a Workload waits: those with a higher one come first."""
+    """The priority of a Workload: in a queue, a higher priority comes first."""
     return int((workload.get("spec") or {}).get("priority") or 0)
 
 
 def queued_at(workload: Manifest) -> float:
-    """Since when a Workload has been there, in seconds since 1970."""
+    """When a Workload was created, in seconds since 1970."""
     return parse_time(workload["metadata"]["creationTimestamp"]).timestamp()
 
 
 def reserved_at(workload: Manifest) -> float | None:
-    """When the queue has reserved quota for a Workload, so that it waits there no longer, in seconds since 1970."""
+    """When the queue reserved quota for a Workload, which ends its wait, in seconds since 1970; None before that."""
     condition = _condition(workload, "QuotaReserved")
     if condition.get("status") != "True":
         return None
@@ -63,7 +63,7 @@ def is_active(workload: Manifest) -> bool:
 
 
 def pending_since(workload: Manifest) -> float:
-    """Since when a Workload waits, in seconds since 1970; after an eviction it waits once more."""
+    """Since when a Workload has been waiting, in seconds since 1970; after an eviction it waits again."""
     condition = _condition(workload, "QuotaReserved")
     if condition.get("status") != "False":
         return queued_at(workload)

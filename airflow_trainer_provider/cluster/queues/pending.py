@@ -8,9 +8,9 @@ from typing import NamedTuple
 from airflow_trainer_provider.cluster.api.client import Client
 from airflow_trainer_provider.kinds.base import Manifest, Resource
 
-#: Where pending Workloads are asked for. Kueue serves it beside the API server, which passes requests on.
+#: The resource whose pending Workloads are requested. Kueue serves it, and the API server passes requests on.
 _QUEUES = Resource("visibility.kueue.x-k8s.io/v1beta1", "LocalQueue", "localqueues")
-#: The most that one answer has.
+#: The most Workloads that one answer lists.
 MOST = 1000
 
 
@@ -18,7 +18,7 @@ class Pending(NamedTuple):
     """A job that waits.
 
     :param uid: of the object that the queue admits; None where Kueue names none.
-    :param cluster_position: among those that wait for the ClusterQueue, from 1.
+    :param cluster_position: among the jobs that wait for the ClusterQueue, from 1.
     """
 
     uid: str | None
@@ -45,13 +45,13 @@ async def pending_jobs(client: Client, namespace: str, queue: str) -> PendingJob
     """
     path = f"{_QUEUES.path(namespace, queue)}/pendingworkloads"
     found = (await client.get_once(path, limit=str(MOST))).get("items") or []
-    # Kueue 0.14 gives those of queues of the same name in other namespaces as well.
+    # Kueue 0.14 also lists the Workloads of queues of the same name in other namespaces.
     here = [each for each in found if each["metadata"].get("namespace") == namespace]
     return PendingJobs(tuple(map(_pending, _in_order(here))), is_whole=len(found) < MOST)
 
 
 def _in_order(items: list[Manifest]) -> list[Manifest]:
-    """The items with a fixed order of those that Kueue takes as equal, and lists in a different order each time."""
+    """The items, with a fixed order of those that Kueue considers equal and lists in a different order each time."""
     ordered = []
     for _, equal in groupby(items, key=lambda each: (each.get("priority"), each["metadata"].get("creationTimestamp"))):
         group = list(equal)

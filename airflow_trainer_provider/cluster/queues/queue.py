@@ -1,4 +1,4 @@
-"""One queue, followed for all jobs that wait in it: it costs the same requests however many they are."""
+"""Follows one queue for all jobs that wait in it. The number of requests does not depend on the number of jobs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from airflow_trainer_provider.kinds.base import Manifest
 
 log = logging.getLogger(__name__)
 
-#: Between two questions for the quota, and for the queue itself; seconds.
+#: The interval of requests for the quota, and for the queue itself; seconds.
 QUOTA_EVERY = 10.0
 QUEUE_EVERY = 300.0
-#: After answers that cannot be read; seconds.
+#: The pause after answers that cannot be read; seconds.
 _UNREADABLE = 60.0
-#: Changes seldom come alone; seconds.
+#: How long changes are collected before they are processed; seconds.
 _TOGETHER = 1.0
-#: So many places, and so many Workloads, are looked at before other tasks have their turn.
+#: How many places, and how many Workloads, are processed before the event loop runs other tasks.
 _AT_ONCE = 20
 _WORKLOADS_AT_ONCE = 200
-#: An estimate that moves by less than this share of the range is the same, and one that moves by less than this time.
+#: An estimate that moves by less than this share of its range, or by less than this time, counts as unchanged.
 _SAME_SHARE = 0.25
 _SAME = timedelta(seconds=2)
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
@@ -46,26 +46,26 @@ class Place:
     """A job's place in a queue, as it is known now. Close it.
 
     :param signal: set when it has changed.
-    :param on_close: called then.
+    :param on_close: called when it is closed.
     """
 
     def __init__(self, signal: Signal, on_close: Callable[[], None]) -> None:
         self._signal = signal
         self._quiet_until = 0.0
-        #: Where the job is; None before that was asked for, and where Kueue has no Workload for it.
+        #: The job's place; None before the first answer, and where Kueue has no Workload for the job.
         self.value: QueuePlace | None = None
         self.close = on_close
 
     def is_quiet(self, position: Position | None) -> bool:
-        """Whether a position far behind may be processed later: there may be thousands that move up by one."""
+        """Whether a far position may be processed later: thousands of jobs may move up by one position at a time."""
         return position is not None and position.local > FAR and time.monotonic() < self._quiet_until
 
     def take(self, found: QueuePlace | None) -> None:
-        """Record the job's position, and notify who waits if it has changed."""
+        """Record the job's place, and notify the waiting task if it has changed."""
         found = found and _steady(self.value, found)
         if found != self.value:
             self.value = found
-            # Not all at the same time.
+            # Jitter: far places are not all processed at the same time.
             far = found is not None and (found.position or 0) > FAR
             self._quiet_until = time.monotonic() + FAR_EVERY * random.uniform(0.7, 1.0) if far else 0.0
             self._signal.set()
@@ -97,8 +97,8 @@ class Queue:
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, uid: str, signal: Signal) -> Place:
-        """Follow a job's place, until that is closed. The queue is asked while a job that is followed
-        waits for quota.
+        """Follow a job's place, until the place is closed. Requests are sent while a job that is followed waits for
+        quota.
 
         :param uid: of the object that carries the queue's name.
         :param signal: set at each change.
@@ -117,9 +117,9 @@ class Queue:
             self.stop()
 
     def stop(self) -> asyncio.Task[None] | None:
-        """Ask no longer.
+        """Stop following the queue.
 
-        :return: the task, cancelled; None where none ran.
+        :return: the cancelled task; None where none ran.
         """
         task, self._task = self._task, None
         if task is not None:
@@ -133,7 +133,7 @@ class Queue:
                 try:
                     due_in = await self._look(workloads)
                 except Exception:
-                    # Who waits for the jobs goes on, whatever Kueue has answered.
+                    # Tasks that wait for the jobs continue, whatever Kueue has answered.
                     log.exception("The answers on queue %s cannot be read", self._state.name)
                     await asyncio.sleep(_UNREADABLE)
                     continue
@@ -141,9 +141,9 @@ class Queue:
                 await asyncio.sleep(_TOGETHER)
 
     async def _look(self, found: Subscription) -> float | None:
-        """Ask, where a job waits, and notify.
+        """Send requests where a job waits, and notify the places.
 
-        :return: seconds until the next question; None while no job waits: a Workload that does wakes the task.
+        :return: seconds until the next request; None while no job waits: a Workload that begins to wait wakes the task.
         """
         workloads = await self._take_in(found)
         if any(uid in workloads and is_pending(workloads[uid]) for uid in self._places.values()):
@@ -164,16 +164,16 @@ class Queue:
         """
         ahead = self._client.clock.ahead.total_seconds()
         gone, there = list(found.gone.values()), found.objects
-        # They are processed here, and there may be ever more of them.
+        # They are processed below. Without this they would accumulate.
         found.gone.clear()
-        # The watch keeps an object until there is another version of it.
+        # The watch keeps the same object until there is another version of it.
         changed = [each for uid, each in there.items() if self._taken.get(uid) is not each]
         for number, workload in enumerate(gone + changed):
             self._state.note_admission(workload, ahead)
             if number % _WORKLOADS_AT_ONCE == _WORKLOADS_AT_ONCE - 1:
                 await asyncio.sleep(0)
         if self._taken.keys() - there.keys():
-            # An object may have had two.
+            # The index is made again: an object may have had two Workloads.
             self._by_job, changed = {}, list(there.values())
         self._by_job.update((uid, each) for each in changed if (uid := job_uid(each)))
         self._taken = there
@@ -185,7 +185,7 @@ class Queue:
         self._state.cluster_queue = self._local.answer
         if self._local.answer is not None:
             await self._quota.refresh()
-        # The last numbers hold for no other ClusterQueue.
+        # The last numbers are not valid for another ClusterQueue.
         self._state.quotas = quotas_of(self._quota.answer if self._local.answer is not None else None)
 
     async def _ask_pending(self) -> PendingJobs:
@@ -202,7 +202,7 @@ class Queue:
     async def _notify(self, workloads: Mapping[str, Manifest]) -> int | None:
         """Notify those whose place has changed.
 
-        :return: the first position of those that wait; None where none does.
+        :return: the first position of the jobs that wait; None where none waits.
         """
         state = self._state
         pending = self._pending.answer or PendingJobs((), is_whole=True)
@@ -239,7 +239,7 @@ class Queues:
         self._queues: dict[tuple[str, str], Queue] = {}
 
     def of(self, workloads: Watch, namespace: str, name: str) -> Queue:
-        """A queue. What was seen of its admissions is kept, also while no job waits there.
+        """A queue. The admissions that were seen are kept, also while no job waits there.
 
         :param workloads: the watch of the namespace's Workloads.
         :param namespace: of the queue.
@@ -250,13 +250,13 @@ class Queues:
         return self._queues[namespace, name]
 
     async def close(self) -> None:
-        """Ask for none of them any longer."""
+        """Stop following all queues."""
         tasks = [task for queue in self._queues.values() if (task := queue.stop())]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _steady(before: QueuePlace | None, found: QueuePlace) -> QueuePlace:
-    """A place with the estimate from before, where that is nearly the same: each change is written."""
+    """A place, with the previous estimate where the new one is nearly the same: each change is written."""
     if before is None or before.estimate is None or found.estimate is None:
         return found
     is_same = before.position == found.position and _is_near(before.estimate, found.estimate)

@@ -1,4 +1,4 @@
-"""What a queue has not enough of for a job."""
+"""The resources that a queue has not enough quota of for a job."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from airflow_trainer_provider.job.queue.place import Shortage
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.policies.amounts import amount
 
-#: How Kueue says it: ``insufficient unused quota for cpu in flavor default, 500m more needed``, and
-#: ``insufficient quota for cpu in flavor default, request > maximum capacity (3 > 500m)``.
+#: The messages of Kueue: ``insufficient unused quota for cpu in flavor default, 500m more needed``, and ``insufficient
+#: quota for cpu in flavor default, request > maximum capacity (3 > 500m)``.
 _MORE = re.compile(
     r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), (?P<more>\S+) more needed"
 )
@@ -24,7 +24,7 @@ _CAPACITY = re.compile(
 
 
 class Quota(NamedTuple):
-    """What a ClusterQueue has of a resource in one flavor, in base units."""
+    """The quota of a ClusterQueue for one resource in one flavor, in base units."""
 
     total: float
     used: float
@@ -65,9 +65,10 @@ def _by_resource(flavors: Any, quantity: str) -> dict[tuple[str, str], float]:
 
 
 def shortages(workload: Manifest, quotas: Quotas) -> tuple[Shortage, ...]:
-    """What the queue has not enough of for a Workload, as Kueue says it; where it has said nothing, by the numbers.
+    """The resources that the queue has not enough quota of for a Workload: from Kueue's message, or else by the
+    numbers.
 
-    :param workload: which waits.
+    :param workload: a Workload that waits.
     :param quotas: of its ClusterQueue; empty where they may not be read.
     """
     needed = _needed(workload)
@@ -112,7 +113,7 @@ def _with_quota(shortage: Shortage, quota: Quota | None) -> Shortage:
 
 
 def _counted(needed: Mapping[str, float], quotas: Quotas) -> Iterator[Shortage]:
-    """The resources that no flavor has enough of, each in the flavor that has the most."""
+    """The resources of which no flavor has enough, each with the flavor that has the most of it."""
     for resource, amount_needed in needed.items():
         found = {flavor: quota for (name, flavor), quota in quotas.items() if name == resource}
         if not found or any(quota.is_shared or quota.free >= amount_needed for quota in found.values()):

@@ -1,4 +1,4 @@
-"""What is known of a queue at one moment, and of each job that waits there. Sans-IO."""
+"""The state of a queue at one moment, and of each job that waits there. Sans-IO."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEVER = "The job needs more than all of the queue's quota, so the queue never a
 _PASSED = "Jobs that came later were admitted first, as they need less or something else."
 
 
-#: By what a queue has its jobs in order: the smallest comes first.
+#: The key by which a queue orders its jobs: the smallest comes first.
 _Order = tuple[int, float]
 
 
@@ -40,7 +40,7 @@ class Position(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where the jobs are that wait in a queue.
+    """The positions of the jobs that wait in a queue.
 
     :param by_uid: the first position that each object has, by its uid.
     :param length: how many wait; None where not all of them are known.
@@ -71,10 +71,10 @@ def positions_of(pending: PendingJobs, workloads: Mapping[str, Manifest]) -> Pos
 
 @dataclass
 class QueueState:
-    """A queue.
+    """The state of a queue.
 
     :param name: of the LocalQueue.
-    :param admissions: those that were seen.
+    :param admissions: the admissions that were seen.
     :param cluster_queue: the name of the ClusterQueue; None where it is not known.
     :param positions: of the jobs that wait.
     :param why_unknown: why no positions are known; None where they are.
@@ -87,11 +87,11 @@ class QueueState:
     positions: Positions = field(default_factory=lambda: Positions({}, 0))
     why_unknown: str | None = None
     quotas: Quotas = field(default_factory=dict)
-    # Of those that were admitted last: what they were in order by, and when they were admitted.
+    # Of the jobs that were admitted last: the key by which they were ordered, and when they were admitted.
     _admitted: deque[tuple[_Order, float]] = field(default_factory=lambda: deque(maxlen=MOST_ADMISSIONS))
 
     def note_admission(self, workload: Manifest, ahead: float) -> None:
-        """Process a Workload, which may have been admitted; it may be the same as before.
+        """Process a Workload, which may have been admitted. The same Workload may come several times.
 
         :param workload: of the queue.
         :param ahead: by how many seconds the cluster's clock is ahead of this machine's.
@@ -107,7 +107,7 @@ class QueueState:
         """A job's place.
 
         :param uid: of the object that is queued.
-        :param workload: Kueue's for it.
+        :param workload: the Workload for that object.
         :param now: the time, in seconds since 1970.
         """
         position = self.positions.by_uid.get(uid)

@@ -1,4 +1,4 @@
-"""How many replicas a job has where its runtime says so, and not its main object."""
+"""How many replicas a job has, where its runtime says that and not its main object."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 
-#: No right to read runtimes, or a runtime that is gone: the main object has to do.
+#: The account may not read runtimes, or the runtime is gone: only the main object is used.
 _UNREADABLE = (403, 404)
 
 
 async def job_object(cluster: Cluster, kind: Kind, main: Manifest) -> JobObject:
-    """The job that a main object stands for, with what its runtime says of its replicas.
+    """The job of a main object, with the number of replicas that its runtime gives it.
 
     :param cluster: where the job is.
     :param kind: of the main object.
@@ -33,7 +33,7 @@ async def _runtime_groups(cluster: Cluster, kind: Kind, main: Manifest) -> Mappi
         path = kind.runtime_groups.path(main, main["metadata"]["namespace"])
         runtime = await cluster.client.get_path(path) if path else {}
     except SpecError:
-        # It starts from something that is not known here.
+        # The job's runtime is of a kind that is not known here.
         return None
     except ApiError as error:
         if error.status not in _UNREADABLE:

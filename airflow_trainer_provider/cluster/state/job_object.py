@@ -19,7 +19,8 @@ from airflow_trainer_provider.spec.values.names import is_label
 
 
 class ClusterLocation(NamedTuple):
-    """Where a cluster's job is, as ``JobHandle.location`` says it: ``pytorchjob/training/kubernetes_default``.
+    """The location of a job on a cluster. ``JobHandle.location`` has it as text:
+    ``pytorchjob/training/kubernetes_default``.
 
     :param kind: of the job's main object.
     :param namespace: of the main object.
@@ -32,9 +33,9 @@ class ClusterLocation(NamedTuple):
 
     @classmethod
     def of(cls, handle: JobHandle) -> ClusterLocation:
-        """Read a handle's.
+        """Parse the location of a handle.
 
-        :raises SpecError: the handle says something else there; it comes from XCom, where anything may write.
+        :raises SpecError: the location has another form. A handle comes from XCom, where any task may write.
         """
         key, _, rest = handle.location.partition("/")
         namespace, _, conn_id = rest.partition("/")
@@ -42,7 +43,7 @@ class ClusterLocation(NamedTuple):
             allowed = "a kind, a namespace and a connection, e.g. pytorchjob/training/kubernetes_default"
             fix = "Pass the handle that an operator made."
             raise SpecError([Problem("job.location", handle.location, allowed, fix)])
-        # Thousands of jobs that wait have the same.
+        # Interned: thousands of waiting jobs have the same namespace and connection.
         return cls(KINDS[key], sys.intern(namespace), sys.intern(conn_id))
 
     def __str__(self) -> str:
@@ -51,11 +52,11 @@ class ClusterLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobObject:
-    """A job on a cluster, whatever created it.
+    """A job on a cluster, whether this provider created it or not.
 
     :param kind: of its main object.
     :param main: its main object, as it was last read.
-    :param runtime_groups: how many replicas of each group its runtime says it has; None where the main object says it.
+    :param runtime_groups: how many replicas each group has, by its runtime; None where the main object says it.
     """
 
     kind: Kind
@@ -64,12 +65,12 @@ class JobObject:
 
     @property
     def backend(self) -> str:
-        """Name of the backend of its kind."""
+        """Name of the backend that the job's kind belongs to."""
         return backend_of(self.kind)
 
     @property
     def resource(self) -> Resource:
-        """Of the main object."""
+        """Resource of the main object."""
         return self.kind.resource
 
     @property
@@ -79,22 +80,22 @@ class JobObject:
 
     @property
     def namespace(self) -> str:
-        """Of the main object."""
+        """Namespace of the main object."""
         return str(self.main["metadata"]["namespace"])
 
     @property
     def uid(self) -> str:
-        """Of the main object."""
+        """Uid of the main object."""
         return str(self.main["metadata"]["uid"])
 
     @property
     def groups(self) -> Mapping[str, int]:
-        """How many replicas of each group, in the order of their ranks."""
+        """How many replicas each group has, in the order of their ranks."""
         return labels.written_groups(self.main) or self.runtime_groups or self.kind.groups(self.main)
 
     @property
     def framework(self) -> str | None:
-        """What it runs; None where neither an annotation nor its kind says."""
+        """Name of the job's framework; None where neither an annotation nor its kind says."""
         only = next(iter(self.kind.frameworks)) if len(self.kind.frameworks) == 1 else None
         return annotation(self.main, labels.FRAMEWORK) or only
 
@@ -111,14 +112,14 @@ class JobObject:
     def at(self, main: Manifest) -> JobObject:
         """The same job with another version of its main object.
 
-        :param main: the newer, or a smaller version.
+        :param main: a newer version, or a trimmed one.
         """
         return replace(self, main=main)
 
     def handle(self, conn_id: str) -> JobHandle:
-        """What a backend finds it by.
+        """The handle by which a backend finds the job.
 
-        :param conn_id: of the connection by which it is reached.
+        :param conn_id: of the connection to its cluster.
         """
         leader = next(iter(self.groups), "worker")
         return JobHandle(

@@ -15,7 +15,7 @@ from airflow_trainer_provider.kinds.status.events import queued_by_kueue
 async def workloads_of(cluster: Cluster, objects: Iterable[Manifest]) -> list[Manifest]:
     """The Workloads of those objects that carry the name of a queue; none where the cluster has no Kueue.
 
-    :param objects: a job's.
+    :param objects: those of a job.
     """
     queued = [each["metadata"] for each in objects if queued_by_kueue(each)]
     if not queued or not await cluster.serves(WORKLOADS):
@@ -30,7 +30,7 @@ async def workloads_of(cluster: Cluster, objects: Iterable[Manifest]) -> list[Ma
 async def workloads_watch(cluster: Cluster, namespace: str) -> Watch | None:
     """The watch of a namespace's Workloads; None without Kueue.
 
-    They are found by the uid of the object that each is for, and by their queue.
+    The watch finds a Workload by the uid of the object that it is for, and by its queue.
     """
     if not await cluster.serves(WORKLOADS):
         return None

@@ -1,4 +1,4 @@
-"""What is written on a job's main object, read back."""
+"""Reads labels, annotations and other metadata of the objects of a job."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SUFFIX_LENGTH = 4
 
 
 def base_name(renderer: Renderer, job: JobPlan, identity: Identity) -> str:
-    """What the job of this try is called; with a number behind it where that name is taken.
+    """The name of the job of this try. Where it is taken, a number is appended to it.
 
-    :param renderer: which bounds its length.
+    :param renderer: limits the length of the name.
     """
     limit = min(renderer.name_limit(job), name_limit(job), NAME_LENGTH)
     return identity.job_name(job.spec.name, limit - SUFFIX_LENGTH)
@@ -36,7 +36,7 @@ def annotated(main: Manifest, values: Mapping[str, str | None]) -> Manifest:
     """The merge patch that sets annotations, if the object has not changed since it was read.
 
     :param main: the object, as it was read.
-    :param values: None removes one.
+    :param values: by name; None removes an annotation.
     """
     return {"metadata": {"resourceVersion": main["metadata"]["resourceVersion"], "annotations": dict(values)}}
 
@@ -47,7 +47,7 @@ def is_ours(main: Manifest) -> bool:
 
 
 def is_unowned_part(found: Manifest) -> bool:
-    """Whether an object of ours is no main object, and no main object has come to own it."""
+    """Whether an object of this provider is a part of a job, and not yet owned by the job's main object."""
     return not found["metadata"].get("ownerReferences") and annotation(found, labels.IDENTITY) is None
 
 
@@ -76,24 +76,24 @@ def is_being_deleted(main: Manifest) -> bool:
 
 
 def is_cancelled(main: Manifest) -> bool:
-    """Whether a client has asked for the job's end; until it is deleted or suspended too, it runs on."""
+    """Whether a client has requested the job's end. The job keeps running until it is also deleted or suspended."""
     return annotation(main, labels.CANCELLED) is not None
 
 
 def is_suspended_on_kill(main: Manifest) -> bool:
-    """Whether the job is suspended where its task is killed, and resumed by the next try."""
+    """Whether the job is to be suspended when its task is killed, so that the next try resumes it."""
     return annotation(main, labels.ON_KILL) == "suspend"
 
 
 def is_being_ended(main: Manifest) -> bool:
-    """Whether the job is to end, or terminating already."""
+    """Whether the job is cancelled, or already terminating."""
     return is_cancelled(main) or is_being_deleted(main)
 
 
 def owner_reference(owner: Manifest) -> Manifest:
-    """What makes an object go when another one goes.
+    """The owner reference by which an object is deleted together with its owner.
 
-    :param owner: the other one, as it was read.
+    :param owner: the owner, as it was read.
     """
     metadata = owner["metadata"]
     return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"]}

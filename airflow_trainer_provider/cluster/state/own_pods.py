@@ -10,7 +10,7 @@ from airflow_trainer_provider.kinds.base import Manifest
 
 
 def own_pods(job: JobObject, pods: Iterable[Manifest]) -> list[Manifest]:
-    """The pods without those of an earlier job of the same name, which can take their grace period to go.
+    """The pods without those of an earlier job of the same name, which may remain until their grace period is over.
 
     :param job: the job.
     :param pods: those with its label.
@@ -25,7 +25,7 @@ def is_own(job: JobObject, pod: Manifest) -> bool:
     controller = next((each for each in owners if each.get("controller")), None)
     if controller and (controller["apiVersion"], controller["kind"]) == (resource.api_version, resource.kind):
         return bool(controller["uid"] == job.uid)
-    # Of another controller only the pod's age counts. API servers' clocks differ, and a job's first pod is created in
-    # its first second: a pod that stays is the job's.
+    # Where the controller is another object, only the pod's age counts. The clocks of API servers differ, and a job's
+    # first pod may be created in the same second as the job: a pod that is not terminating is the job's.
     created_at = job.main["metadata"]["creationTimestamp"]
     return not is_being_deleted(pod) or bool(metadata["creationTimestamp"] >= created_at)

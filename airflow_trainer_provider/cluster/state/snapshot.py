@@ -34,12 +34,12 @@ class Snapshot:
     """A job's objects at one moment.
 
     :param job: its main object.
-    :param pods: those that are there.
-    :param gone: the last version of those that were there.
-    :param children: the objects in which the main one's kind keeps the job's status.
-    :param events: of the job's objects, the oldest first; asked for only while pods are missing, or wait.
-    :param workloads: those by which Kueue decides when the job runs; asked for only while there are no pods.
-    :param places: in their queues, of those of the job's objects that wait; known only where the job is watched.
+    :param pods: its pods that exist.
+    :param gone: the last versions of its pods that were deleted.
+    :param children: the child objects in which the job's kind keeps its status.
+    :param events: of the job's objects, the oldest first; read only while pods are missing or pending.
+    :param workloads: the Workloads by which Kueue decides when the job runs; read only while there are no pods.
+    :param places: where the job's objects that wait are in their queues; known only where the job is watched.
     :param deleted: whether the main object is gone.
     """
 
@@ -54,9 +54,9 @@ class Snapshot:
 
     @classmethod
     async def read(cls, cluster: Cluster, job: JobObject, *, why: bool = False) -> Snapshot:
-        """Ask the cluster for it.
+        """Read a snapshot from the cluster.
 
-        :param why: also for the events that say why pods are missing, or wait, beside others.
+        :param why: also read the events that say why pods are missing or pending where other pods exist.
         """
         pods, children = await parts_of(cluster, job)
         snapshot = cls(job, pods, children=children)
@@ -89,18 +89,18 @@ class Snapshot:
         return readable(status, self.mask())
 
     def is_complete(self) -> bool:
-        """Whether its controller takes the job for complete, and starts no more pods, however they have ended."""
+        """Whether the job's controller considers it complete and starts no more pods, however its pods have ended."""
         return self.job.kind.read(self.job.main, self.children).phase is JobPhase.SUCCEEDED
 
     def lost_part(self) -> str | None:
-        """How a part of the job was deleted, so that the job has failed; None where none was."""
+        """The message that a part of the job was deleted, so that the job has failed; None where no part was."""
         read = self.job.kind.read(self.job.main, self.children)
         return read.message if read.reason == DELETED else None
 
     def with_parts(self, children: Sequence[Manifest]) -> list[Manifest]:
-        """The parts that there are, and the last versions of those that are gone and that nothing creates again.
+        """The child objects that exist, and the last versions of deleted ones that no controller creates again.
 
-        :param children: the parts, as they were read after this snapshot was taken.
+        :param children: those that exist, as they were read after this snapshot was taken.
         """
         there = {child["metadata"]["uid"] for child in children}
         known = () if self.job.kind.controller.remakes_children else self.children
@@ -108,7 +108,7 @@ class Snapshot:
         return [*children, *(each if deletion_of(each) else as_gone(each, MISSED) for each in gone)]
 
     def disruption(self) -> Manifest | None:
-        """The merge patch that writes down which replicas were cut short; None where there is nothing new."""
+        """The merge patch that records which replicas were disrupted; None where there is nothing new."""
         job = self.job
         is_of_interest = job.annotation(labels.DISRUPTED) or any(map(_is_to_go, (*self.gone, *self.pods)))
         if job.annotation(labels.CANCELLED) is not None or not is_of_interest:
@@ -122,12 +122,12 @@ class Snapshot:
         return pods_mask((*self.gone, *self.pods))
 
     def _node_address(self) -> str | None:
-        """The address of the node of one of the job's pods; always of the same one."""
+        """The lowest address of the nodes that have pods of the job, so that the same node is named each time."""
         addresses = ((pod.get("status") or {}).get("hostIP") for pod in self.pods)
         return min(filter(None, addresses), default=None)
 
     def pods_of(self, replica: str) -> list[Manifest]:
-        """A replica's pods, the newest last; those that are gone before those that are there."""
+        """A replica's pods, the newest last. Of pods of the same age, deleted ones come first."""
         found = [pod for pod in (*self.gone, *self.pods) if self.replica_of(pod) == replica]
         return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
@@ -136,7 +136,7 @@ class Snapshot:
         return training_container_of(self.job.kind, self.job.main, pod)
 
     def replica_of(self, pod: Manifest) -> str | None:
-        """The name of the replica that a pod is; None where it is none."""
+        """The name of a pod's replica; None where the pod is not a replica of this job."""
         ref = self.job.kind.replica_ref(pod, self.job.main)
         return ref.name if ref and is_own(self.job, pod) else None
 
@@ -146,12 +146,12 @@ async def parts_of(
 ) -> tuple[list[Manifest], list[Manifest]]:
     """A job's pods, and the objects in which its kind keeps its status.
 
-    :param not_older_than: the moment that has to be in what is read; empty for all until now.
+    :param not_older_than: the resource version that the answers have to be as new as; empty reads the newest state.
     """
     pods = await cluster.client.list(
         PODS, job.namespace, label_selector=f"{job.kind.pod_label}={job.name}", not_older_than=not_older_than
     )
-    # What others made does not carry our labels; it has the job's own name.
+    # Only the children of a job that was made from a spec carry our labels. Others have the name of the job.
     ours = is_rendered(job.main)
     label_selector = f"{labels.JOB}={job.name}" if ours else ""
     field_selector = "" if ours else f"metadata.name={job.name}"
@@ -169,10 +169,10 @@ async def parts_of(
 
 
 def lacks_pods(job: JobObject, pods: Collection[Manifest]) -> bool:
-    """Whether pods of a job are missing, or wait to run.
+    """Whether pods of a job are missing or pending.
 
-    :param job: which has not ended.
-    :param pods: those that are there.
+    :param job: a job that has not ended.
+    :param pods: its pods that exist.
     """
     phases = [((pod.get("status") or {}).get("phase"), job.kind.replica_ref(pod, job.main)) for pod in pods]
     there = {ref for phase, ref in phases if ref and phase != "Failed"}
@@ -180,8 +180,9 @@ def lacks_pods(job: JobObject, pods: Collection[Manifest]) -> bool:
 
 
 async def why_no_pods(cluster: Cluster, job: JobObject, children: Sequence[Manifest]) -> dict[str, Any]:
-    """What says why a job has no pods: the events of all its objects, for controllers say nowhere else what they could
-    not create, and its Kueue Workloads.
+    """Read why a job has no pods: the events of all its objects, and its Kueue Workloads.
+
+    Only in events do controllers report what they could not create.
 
     :return: fields of a :class:`Snapshot`.
     """
@@ -192,7 +193,7 @@ async def why_no_pods(cluster: Cluster, job: JobObject, children: Sequence[Manif
 async def warnings_of(cluster: Cluster, job: JobObject) -> list[Manifest]:
     """The warnings about a job's objects, the oldest first."""
     warnings = await cluster.client.list(EVENTS, job.namespace, field_selector="type=Warning")
-    # What controllers make for a job, they call by the job's name and something behind it.
+    # Controllers name the objects of a job after the job, with a suffix.
     events = [each for each in warnings.items if f"{each['involvedObject'].get('name')}-".startswith(f"{job.name}-")]
     return in_order(events)
 
@@ -217,7 +218,7 @@ def lost(job: JobObject) -> JobLost:
 
 
 def expired(name: str, kind: Kind, namespace: str) -> JobLost:
-    """The error for a job that is gone, and that the cluster itself deletes some time after its end.
+    """The error for a job that is gone, where the cluster itself deletes the job some time after its end.
 
     :param name: of the job.
     :param kind: of its main object.

@@ -21,12 +21,12 @@ from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
 from airflow_trainer_provider.kinds.status.events import queue_of
 
-#: While pods are missing, or wait, their controller or node may have said why in an event: looked at from then on;
+#: How long pods may be missing or pending before events are watched, in which their controller or node may say why;
 #: seconds.
 _EVENTS_AFTER = 4.0
-#: A pod's change seldom comes alone: pods are made, bound and started within moments. Seconds.
+#: How long changes of pods are collected: pods are created, bound and started within moments; seconds.
 _TOGETHER = 0.2
-#: How long the watch may take to report an existing job, before a request asks for it once more; seconds.
+#: How long the watch may take to report an existing job, before a request reads the job once more; seconds.
 _UNSEEN_SECONDS = 5.0
 
 
@@ -36,11 +36,11 @@ class JobWatcher:
     :param cluster: where it is.
     :param job: as it was read first.
     :param read: reads the job again, and raises where it is gone.
-    :param subscriptions: to the main object, the pods, and what else its kind reads, in this order.
-    :param signal: what these set.
+    :param subscriptions: to the main object, the pods and the children of its kind, in this order.
+    :param signal: which these subscriptions set.
     """
 
-    # There is one for each job that waits.
+    # Slots save memory: each waiting job has a watcher.
     __slots__ = (
         "_all",
         "_children",
@@ -80,7 +80,7 @@ class JobWatcher:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the main object is not there any more."""
+        """Whether the main object no longer exists."""
         return self._uid in self._main.gone or (self._seen and self._uid not in self._main.objects)
 
     def snapshot(self) -> Snapshot:
@@ -105,7 +105,7 @@ class JobWatcher:
         )
 
     async def changed(self) -> None:
-        """Wait until something has changed since :meth:`view`.
+        """Wait until something has changed since :meth:`snapshot`.
 
         :raises ApiError: the API server keeps refusing to list or watch.
         :raises JobLost: the job is gone.
@@ -135,9 +135,10 @@ class JobWatcher:
             self._watch_events()
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Wait until something has changed, or so long.
+        """Wait until something has changed, or the time is up.
 
-        :return: False where the time was up.
+        :param seconds: how long to wait; None for no limit.
+        :return: False where the time is up.
         :raises ApiError: the API server keeps refusing to list or watch.
         """
         changed = await self._signal.wait(seconds)
@@ -168,7 +169,7 @@ class JobWatcher:
         return await self._read()
 
     def close(self) -> None:
-        """Follow it no longer."""
+        """Stop watching the job."""
         self._ask_no_longer_why()
         for each in self._all:
             each.close()
@@ -183,7 +184,7 @@ class JobWatcher:
         self._events = watch.subscribe(self._last.name, self._signal)
 
     async def _watch_workloads(self) -> None:
-        """Watch the Workloads and the places of those of the job's objects that are in a queue of Kueue."""
+        """For each of the job's objects that is in a queue of Kueue, watch its Workload and its place in the queue."""
         for each in (self._last.main, *self._found_children()):
             uid, namespace, queue = each["metadata"]["uid"], each["metadata"]["namespace"], queue_of(each)
             if queue and uid not in self._workloads:
