@@ -48,7 +48,7 @@ from airflow_trainer_provider.text.mask import Mask, mask_of
 from airflow_trainer_provider.text.redaction import secrets_in
 from airflow_trainer_provider.timeouts import with_timeout
 
-#: What a job may need to be gone after its grace period, in seconds.
+#: How long a job may take to end after its grace period, in seconds.
 _END_SECONDS = 15
 _LINES_AT_ONCE = 100
 
@@ -57,7 +57,7 @@ class LocalBackend:
     """Jobs as processes on this machine.
 
     :param root: the folder that holds the jobs' folders.
-    :param poll_interval: how often a job's state and logs are looked at, in seconds.
+    :param poll_interval: how often a job's status and logs are read, in seconds.
     :param keep: how long the folder of an ended job is kept; None keeps it for ever.
     """
 
@@ -71,7 +71,7 @@ class LocalBackend:
         self._keep = keep
 
     def check(self, job: Plan) -> None:
-        """Refuse images, programs and folders that are not here, and more than this machine has."""
+        """Refuse images, missing programs and folders, and requests for more than this machine has."""
         check(self.name, spec_job(self.name, job))
 
     def render(self, job: Plan, identity: Identity) -> str:
@@ -80,11 +80,11 @@ class LocalBackend:
         return render(with_checkpoint_folder(job, identity), identity.job_name(job.spec.name), str(self._root))
 
     async def support(self, job: Plan) -> Support:
-        """Whether this machine runs the job: it runs each that :meth:`check` accepts."""
+        """Whether this machine runs the job: it runs every job that :meth:`check` accepts."""
         return Support(True, "it needs nothing but this machine")
 
     async def submit(self, job: Plan, identity: Identity, *, start: int = 1, admit: Admit | None = None) -> Submission:
-        """Start the job, or adopt what an earlier try left. Each job has a folder, and a name, of its own."""
+        """Start the job, or adopt the one that an earlier try left. Each job has a folder and a name of its own."""
         return await asyncio.to_thread(self._submit, spec_job(self.name, job), identity)
 
     async def end_earlier(self, identity: Identity) -> None:
@@ -127,7 +127,7 @@ class LocalBackend:
                     async for line in _emitted(log_reader, handle.leader, tracked, mask):
                         yield line
                 while not last:
-                    # Asked before reading: what was written before the end is then read for certain.
+                    # Checked before reading, so that every line from before the end is read for certain.
                     last = ended.is_set()
                     slices = log_reader.slices(ended=last)
                     # In a thread: a long backlog must not keep the triggerer's other jobs waiting.
@@ -155,7 +155,7 @@ class LocalBackend:
         return map(mask.text, last_lines(attempts[-1].logs / f"{replica}.log", lines) if attempts else ())
 
     async def result(self, handle: JobHandle) -> bytes | None:
-        """What rank 0 of the last attempt wrote."""
+        """The result that rank 0 of the last attempt wrote."""
         folder = self._folder(handle)
         with folder.lost_if_gone():
             status, mask = self._status(folder), _mask(folder)
@@ -192,7 +192,7 @@ class LocalBackend:
             return False
 
     async def cancel(self, handle: JobHandle, reason: str, *, resumable: bool = True) -> bool:
-        """Ask the job's supervisor to end it, unless a later try owns it by now. No job of this machine is resumed."""
+        """Ask the job's supervisor to end it, unless a later try owns it now. Local jobs are never resumed."""
         try:
             return await asyncio.to_thread(self._cancel, handle, reason)
         except JobLost:
@@ -203,14 +203,14 @@ class LocalBackend:
         return f"training job {handle.name}"
 
     def main_object(self, handle: JobHandle) -> None:
-        """None: a job is a folder."""
+        """None: a local job has a folder and no object."""
 
     def where(self) -> str:
         """The folder of the jobs' folders."""
         return f"of the local backend in {self._root}"
 
     async def search(self, wanted: Wanted) -> list[JobHandle]:
-        """The job of a name."""
+        """The job with the name that is looked for."""
         if wanted.name is None:
             raise SpecError([_no_labels(wanted.selector, "Give the job's name.")])
         if wanted.kind not in (None, self.name):
@@ -221,7 +221,7 @@ class LocalBackend:
         """The statuses of all jobs whose folders are here, the oldest first."""
         found = []
         for job in await asyncio.to_thread(self._all):
-            # Another process may remove its folder meanwhile.
+            # Another process may remove the job's folder meanwhile.
             with suppress(JobLost):
                 found.append(await overview(self, *job))
         return sorted(found, key=lambda job: job.status.queued_at)
@@ -234,14 +234,14 @@ class LocalBackend:
         return await describe(self, handle, identity)
 
     async def show_logs(self, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
-        """The lines of a job's last attempt; those of all attempts where they are followed."""
+        """The lines of a job's last attempt; where they are followed, those of all attempts."""
         last = functools.partial(self._last_lines, handle)
         async with aclosing(show_logs(self, handle, selection, last)) as blocks:
             async for block in blocks:
                 yield block
 
     async def suspend(self, handle: JobHandle, *, wait: bool = True) -> str:
-        """Refuse: a process has no way to give its machine back and go on later."""
+        """Refuse: a process cannot release its machine and continue later."""
         raise self._cannot(handle, "suspended")
 
     async def resume(self, handle: JobHandle) -> str:
@@ -261,13 +261,13 @@ class LocalBackend:
         return f"Ended training job {handle.name}; its logs stay."
 
     async def clean_up(self, wanted: CleanUp) -> list[CleanedUp]:
-        """Remove the folders of jobs that no task needs any more, and of those whose own time is over."""
+        """Remove the folders of jobs that no task needs any more, and of jobs whose time to live is over."""
         if wanted.selector is not None:
             raise SpecError([_no_labels(wanted.selector, "Leave it out.")])
         return await asyncio.to_thread(clean_up, self._root, self._keep, wanted)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: this backend has no connections."""
 
     def _cannot(self, handle: JobHandle, what: str) -> ManageError:
         message = f"Training job {handle.name} runs on backend {self.name!r}, whose jobs cannot be {what}."
@@ -282,7 +282,7 @@ class LocalBackend:
         digest = spec_digest(job.spec)
         with locked(task_lock(self._root, identity.key), wait=True):
             for folder in self._jobs_of(identity):
-                # One whose folder another process removes meanwhile has ended.
+                # A job whose folder another process removes meanwhile has ended.
                 with suppress(JobLost), folder.lost_if_gone():
                     adopted = self._adopt(folder, identity, digest)
                     if adopted:
@@ -324,23 +324,24 @@ class LocalBackend:
         return found
 
     def _adopt(self, folder: RunFolder, identity: Identity, digest: str | None) -> str | None:
-        """Why this earlier job is the one to use; None where it is not, and has ended.
+        """Adopt an earlier job, or end it.
 
-        :param digest: of the job that is wanted; None where none of these is.
+        :param digest: of the spec that is wanted; None where no earlier job is wanted.
+        :return: why the job was adopted; None where it was not, and has ended.
         """
         record = folder.record()
         earlier = record.identity
         _ensure_current(folder, earlier, identity)
         status = self._status(folder, start=True)
         cleared = identity.was_cleared_since(earlier)
-        # One that was released was as its task wanted it: whoever clears that task wants another training.
+        # A released job outlives its task, as the task asked for. A user who clears that task wants a new training.
         is_wanted = identity.is_same_run(earlier) and not (cleared and folder.released)
         same = is_wanted and record.digest == digest
         if status.phase is JobPhase.SUCCEEDED and not folder.collected and digest is not None:
             if same:
                 folder.hand_to(identity.try_number)
                 return f"it succeeded in try {earlier.try_number}, and its result has not been collected"
-            # No later try takes its result either.
+            # No later try collects its result either.
             folder.collect()
         if status.phase.ended:
             return None
@@ -354,7 +355,7 @@ class LocalBackend:
     def _create(self, job: JobPlan, identity: Identity, digest: str) -> RunFolder:
         name = identity.job_name(job.spec.name)
         record = JobRecord(uid=secrets.token_hex(8), identity=identity, digest=digest, spec=job.spec)
-        # The same try has a second job where a task is run by hand again under the same run and try.
+        # A try has a second job where its task is run again by hand, with the same run and try number.
         for suffix in ("", *(f"-{again}" for again in range(2, 1000))):
             folder = RunFolder(self._root / f"{name}{suffix}")
             if not folder.path.exists():
@@ -378,18 +379,19 @@ class LocalBackend:
     def _status(self, folder: RunFolder, *, start: bool = False) -> JobStatus:
         """The job's status; a job whose supervisor is gone has ended.
 
-        :param start: start the supervisor of a job that never had one: its submitter was killed in between.
+        :param start: whether to start the supervisor of a job that never had one, as its submitter was killed in
+            between.
         """
         with folder.lost_if_gone():
             status = self._read_status(folder)
             if status and status.phase.ended:
                 return status
             with folder.lock() as orphaned:
-                # Read again: it may have ended between the two.
+                # Read again: the job may have ended before the lock was taken.
                 status = self._read_status(folder)
                 if not orphaned or (status and status.phase.ended):
                     return status or _queued(folder)
-                # One that has begun without a status had no room for it on the disk.
+                # A job that has attempts and no status has begun: there was no room for the status on the disk.
                 if not start or status is not None or folder.attempts():
                     return self._bury(folder, status or _queued(folder))
             self._start_supervisor(folder)
@@ -402,7 +404,7 @@ class LocalBackend:
         return status
 
     def _bury(self, folder: RunFolder, status: JobStatus) -> JobStatus:
-        """End what a killed supervisor left behind, and say so."""
+        """End the processes that a killed supervisor left behind, and write that as the job's status."""
         end_all(folder.record().uid)
         message = f"the supervisor of the job was killed, or could not go on; see {folder.path}/supervisor.log"
         lost = status.model_copy(
@@ -413,7 +415,7 @@ class LocalBackend:
                 "finished_at": datetime.now(timezone.utc),
             }
         )
-        # Where the disk is full, the next one that looks finds the same.
+        # Where the disk is full, the next reader of the status does the same again.
         folder.write_status(lost)
         return lost
 
@@ -425,12 +427,12 @@ class LocalBackend:
             folder.cancel(reason)
             status = folder.read_status()
             if status is not None and status.phase is JobPhase.FAILED and not folder.collected:
-                # It had failed before: no task collects the outcome any more.
+                # The job had failed before: no task collects the outcome any more.
                 folder.collect()
             return True
 
     def _lock_of(self, folder: RunFolder) -> Path:
-        """The file that a process locks while it decides what becomes of the task's jobs."""
+        """The file that a process locks while it decides what happens to the task's jobs."""
         return task_lock(folder.path.parent, folder.record().identity.key)
 
     def _wait_for_end(self, folder: RunFolder, grace: float) -> None:
@@ -494,7 +496,7 @@ def _is_of(folder: RunFolder, identity: Identity) -> bool:
 
 
 async def _emitted(log_reader: LogReader, leader: str, tracked: Tracked, mask: Mask) -> AsyncIterator[LogLine]:
-    """The lines of the leader that the log has already, and that the job's progress is read from."""
+    """The lines of the leader that the task's log already has, and that the job's progress is read from."""
     again = log_reader.emitted(leader, tracked.since or (0, 0))
     while part := await asyncio.to_thread(next, again, None):
         for text, end in part.lines:

@@ -17,11 +17,11 @@ from airflow_trainer_provider.spec.scheduling import JobScheduling
 
 
 def spec_job(backend: str, job: Plan) -> JobPlan:
-    """The job, which has to be one of a spec.
+    """The job, which has to be described by a spec.
 
     :param backend: the backend's name, for the error.
     :param job: the job.
-    :raises UnsupportedField: it is a manifest.
+    :raises UnsupportedField: the job is a manifest.
     """
     if isinstance(job, JobPlan):
         return job
@@ -30,7 +30,7 @@ def spec_job(backend: str, job: Plan) -> JobPlan:
 
 
 def check(backend: str, job: JobPlan) -> None:
-    """Refuse images, programs and folders that are not here, and more than this machine has.
+    """Refuse images, missing programs and folders, and requests for more than this machine has.
 
     :param backend: the backend's name, for the error.
     :param job: the job.
@@ -66,10 +66,10 @@ def _refuse_fields_of_clusters(backend: str, job: JobPlan) -> None:
         (job.spec.run_policy, "run_policy.", ("startup_timeout_seconds", "clean_pods", "on_oom")),
     ):
         for name in names:
-            # Jobs are kept here anyway.
+            # The action "keep" is accepted: local jobs are kept anyway.
             if name in part.model_fields_set and (name, getattr(part, name)) != ("on_finish_action", "keep"):
                 allowed = "no value: there is no cluster behind it"
-                # Mappings may hold secrets.
+                # A mapping is not shown: it may hold secrets.
                 value = getattr(part, name)
                 value = value if isinstance(value, (str, int, float)) else "a value"
                 problem = Problem(prefix + name, value, allowed, f"Drop {name}, or use a cluster.")
@@ -142,7 +142,7 @@ def _refuse_container(backend: str, job: JobPlan, replica: Replica) -> None:
 
 
 def _resources_elsewhere(job: JobPlan, replica: Replica) -> Problem:
-    """The resources of a replica whose processes another one's launcher starts."""
+    """The error about resources of a replica whose processes another replica's launcher starts."""
     allowed = f"no value: the {job.framework.automatic} starts all processes, and they share its limits"
     fix = f"Set replicas.{job.framework.automatic}.resources for all together, or use a cluster."
     field, resources = job.source(replica, "resources")
@@ -150,7 +150,9 @@ def _resources_elsewhere(job: JobPlan, replica: Replica) -> Problem:
 
 
 def _refuse_own_settings(backend: str, job: JobPlan, group: str) -> None:
-    """Processes that another replica's launcher starts here have that replica's environment and folder."""
+    """Refuse an environment or a folder where another replica's launcher starts the processes: they have that
+    replica's.
+    """
     settings = job.spec.replicas[group]
     for path, part in ((group, settings), *((f"{group}.overrides", override) for override in settings.overrides)):
         for field in ("env", "working_dir"):
@@ -161,7 +163,7 @@ def _refuse_own_settings(backend: str, job: JobPlan, group: str) -> None:
 
 
 def _programs(job: JobPlan, replica: Replica) -> Iterator[Problem]:
-    # As the user wrote it: a launcher may want the script without the interpreter before it.
+    # The command as the user wrote it: some launchers take the script without the interpreter.
     field, command = job.source(replica, "command")
     if not command:
         fix = f'Set command, e.g. ["python", "train.py"]: without an image, {replica.name} has nothing to run.'
@@ -174,7 +176,7 @@ def _programs(job: JobPlan, replica: Replica) -> Iterator[Problem]:
 
 
 def _is_here(program: str, replica: Replica) -> bool:
-    """Whether the system will find it, which looks from where the process starts, with the process's own PATH."""
+    """Whether the system will find a program, from the process's working directory and with the process's PATH."""
     if os.sep in program:
         program = str(Path(replica.working_dir or os.devnull, program))
     return shutil.which(program, path=with_variables(inherited_environment(), replica.texts)["PATH"]) is not None
@@ -182,17 +184,17 @@ def _is_here(program: str, replica: Replica) -> bool:
 
 def _folder(job: JobPlan, replica: Replica) -> Iterator[Problem]:
     folder = replica.working_dir
-    # A relative one would lie in the job's own folder, which is new and empty.
+    # A relative path would refer to a folder in the job's own folder, which is new and empty.
     if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
         fix = "Make the folder first, or drop working_dir to start in the job's own folder."
         yield Problem(job.source(replica, "working_dir")[0], folder, "the whole path of a folder on this machine", fix)
 
 
 def _size(job: JobPlan, replica: Replica) -> Iterator[Problem]:
-    """Linux starts no process whose arguments and variables are too large together."""
+    """Refuse arguments and variables that are too large together: Linux does not start such a process."""
     limit = os.sysconf("SC_ARG_MAX")
     env = {**inherited_environment(), **replica.texts}
-    # Each has a NUL at its end and a pointer to it.
+    # Each text has a NUL at its end, and a pointer to it.
     sizes = {
         "env": sum(len(f"{name}={value}".encode()) + 9 for name, value in env.items()),
         "args": sum(len(word.encode()) + 9 for word in replica.argv),

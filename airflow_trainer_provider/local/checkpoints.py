@@ -12,7 +12,7 @@ from airflow_trainer_provider.job.references import literal
 
 
 def checkpoint_folder(job: JobPlan, identity: Identity) -> Path | None:
-    """The folder that the job has for its checkpoints; None for none.
+    """The folder for the job's checkpoints; None where it has none.
 
     :param job: for this machine.
     :param identity: the task.
@@ -24,7 +24,7 @@ def checkpoint_folder(job: JobPlan, identity: Identity) -> Path | None:
 
 
 def with_checkpoint_folder(job: JobPlan, identity: Identity) -> JobPlan:
-    """The job with the folder named in the environment of each replica.
+    """The job, with the path of the folder in the environment of each replica.
 
     :param job: for this machine.
     :param identity: the task.
@@ -34,7 +34,7 @@ def with_checkpoint_folder(job: JobPlan, identity: Identity) -> JobPlan:
 
 
 def make_checkpoint_folder(job: JobPlan, identity: Identity) -> None:
-    """Make the folder, if the job has one.
+    """Create the folder, if the job has one.
 
     :param job: for this machine.
     :param identity: the task.

@@ -21,9 +21,9 @@ _AIRFLOW = re.compile(r"_*AIRFLOW_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """What a job's processes see of the worker's environment: all but Airflow's own settings.
+    """The part of the worker's environment that a job's processes get: everything except Airflow's own settings.
 
-    Programs of the interpreter that runs Airflow (python, torchrun, mpirun) come first in the path.
+    The folder with the programs of Airflow's own interpreter (python, torchrun, mpirun) comes first in ``PATH``.
     """
     env = {name: value for name, value in os.environ.items() if not _AIRFLOW.match(name)}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
@@ -44,9 +44,9 @@ def replica_environment(
     """
     provided = {
         **inherited_environment(),
-        # Without it Python holds lines back until its buffer is full, and a killed process never writes them.
+        # Without it, Python keeps lines in a buffer, and a killed process never writes them.
         "PYTHONUNBUFFERED": "1",
-        # A program that sets its process title would otherwise write it over the environment that names its job.
+        # Without it, a program that sets its process title overwrites the environment, which names the process's job.
         "SPT_NOENV": "1",
         **job.framework.environment(job, replica, addresses),
         "TRAINER_JOB_NAME": name,
@@ -62,7 +62,7 @@ def replica_environment(
 
 
 def with_variables(provided: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Lay the user's variables over an environment, with the references in their values expanded.
+    """Add the user's variables to an environment, with the references in their values expanded.
 
     :param provided: the environment.
     :param given: the user's variables, which may refer to each other and to those of the environment.

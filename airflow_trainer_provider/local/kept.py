@@ -1,4 +1,4 @@
-"""The folders of jobs that have ended: which are kept, and which go."""
+"""Decides which folders of ended jobs are kept, and removes the others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from airflow_trainer_provider.local.run_folder import JobRecord, RunFolder, lock
 
 
 def prune(root: Path, keep: timedelta | None) -> None:
-    """Remove the folders of jobs that ended longer ago than they are kept, and the lock files of tasks.
+    """Remove the folders of jobs whose time is over, and the lock files of tasks.
 
     :param root: the folder that holds them.
-    :param keep: how long any of them is kept; None leaves that to each job.
+    :param keep: how long each of them is kept at most; None leaves that to the time to live of each job.
     """
     now = datetime.now(timezone.utc)
     for state in root.glob("*/state.json"):
@@ -24,17 +24,17 @@ def prune(root: Path, keep: timedelta | None) -> None:
         if _is_over(folder, keep, now):
             _remove(folder)
     for file in task_locks(root):
-        # One that a process holds is in use; one that waits for it makes another.
+        # A lock file that a process holds is in use. A process that waits for a removed one creates another.
         with suppress(OSError), locked(file, wait=False) as held:
             if held:
                 file.unlink()
 
 
 def clean_up(root: Path, keep: timedelta | None, wanted: CleanUp) -> list[CleanedUp]:
-    """Remove the folders of ended jobs that no task needs any more, and of those whose own time is over.
+    """Remove the folders of ended jobs that no task needs any more, and of jobs whose time is over.
 
     :param root: the folder that holds them.
-    :param keep: how long any of them is kept; None leaves that to each job.
+    :param keep: how long each of them is kept at most; None leaves that to the time to live of each job.
     :param wanted: which jobs.
     :return: what was removed, or would be.
     """
@@ -44,7 +44,7 @@ def clean_up(root: Path, keep: timedelta | None, wanted: CleanUp) -> list[Cleane
         try:
             status, identity = folder.read_status(), folder.record().identity
         except FileNotFoundError:
-            # Its removal has begun; the next submit finishes it.
+            # The removal of the folder has begun; the next submit finishes it.
             continue
         if status is None or status.finished_at is None or not status.phase.ended or not wanted.is_of(identity):
             continue
@@ -62,18 +62,18 @@ def _is_over(folder: RunFolder, keep: timedelta | None, now: datetime) -> bool:
     try:
         record = folder.record()
     except FileNotFoundError:
-        # Its removal has begun: another process is at it, or was killed.
+        # The removal of the folder has begun: another process is removing it, or was killed.
         return True
     return (keep is not None and now - status.finished_at > keep) or _has_lived(folder, record, status, now)
 
 
 def _is_safe(folder: RunFolder, status: JobStatus) -> bool:
-    """Whether no task takes the outcome of an ended job any more. That of a cancelled one is none."""
+    """Whether no task collects the outcome of an ended job any more. A cancelled job has no outcome to collect."""
     return folder.collected or folder.released or status.phase is JobPhase.CANCELLED
 
 
 def _has_lived(folder: RunFolder, record: JobRecord, status: JobStatus, now: datetime) -> bool:
-    """Whether the job's own time is over; it begins once its outcome is safe."""
+    """Whether the job's time to live is over, which begins once its outcome is safe."""
     collected_at = folder.collected_at
     if collected_at is None and status.phase is JobPhase.CANCELLED:
         collected_at = status.finished_at
@@ -82,8 +82,8 @@ def _has_lived(folder: RunFolder, record: JobRecord, status: JobStatus, now: dat
 
 
 def _remove(folder: RunFolder) -> None:
-    """Remove a folder so that a removal that is interrupted can be seen, and finished."""
-    # The record goes first: without it there is no job to adopt. The status goes with the last files.
+    """Remove a folder in an order that allows an interrupted removal to be detected and finished."""
+    # The record is removed first: without it there is no job to adopt. The status is removed with the last files.
     with suppress(OSError):
         (folder.path / "job.json").unlink(missing_ok=True)
         for entry in list(folder.path.iterdir()):

@@ -21,7 +21,7 @@ from airflow_trainer_provider.text.printable import CUT, LONGEST_LINE, LONGEST_L
 
 log = logging.getLogger(__name__)
 
-#: Bytes that are read and worked on at a time.
+#: How many bytes are read and processed at a time.
 _SLICE_BYTES = 2 * LONGEST_LINE_BYTES
 #: The end of a line, or the carriage return after which its text starts over.
 _LINE_END = re.compile(rb"\n|\r(?=[^\r\n])")
@@ -42,11 +42,12 @@ class LogSlice:
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt that wrote it."""
+        """The number of the attempt that wrote the lines."""
         return int(self.key.partition("/")[0])
 
 
-#: Seconds within which a process passes on what it has emitted: a triggerer's lines go through another process.
+#: Seconds within which a process passes on the lines that it has emitted: a triggerer's lines go through another
+#: process.
 _TRAIL_SECONDS = 1.0
 
 
@@ -62,7 +63,7 @@ class LogReader:
         # Names of DAG and task together can be longer than a file's name may be.
         name = hashlib.sha256(reader.encode()).hexdigest()[:16]
         self._file = folder.path / "readers" / f"{name}.json"
-        # Files in the middle of a line whose rest is cut.
+        # Files whose cursor is in the middle of a line whose rest is cut.
         self._cut: set[str] = set()
         try:
             self._offsets: dict[str, int] = json.loads(self._file.read_text())
@@ -73,10 +74,11 @@ class LogReader:
         self._can_save = True
 
     def slices(self, *, ended: bool) -> Iterator[LogSlice]:
-        """The lines that are there and have not been emitted, attempt by attempt and replica by replica.
+        """The existing lines that have not been emitted, attempt by attempt and replica by replica.
 
-        Each step reads a bounded part of one file, in whichever thread takes it. Take the lines of a slice with
-        :meth:`emitting` before the next slice. A line that is too long to be shown whole is there before its end.
+        Each step reads a bounded part of one file, in the thread that takes the step. Take the lines of a slice with
+        :meth:`emitting` before the next slice. A line that is too long to be shown whole is returned before its end is
+        written.
 
         :param ended: whether nothing will be written any more, so that a last line may lack its line end.
         """
@@ -85,7 +87,7 @@ class LogReader:
                 yield from self._slices_of(path, f"{attempt.path.name}/{path.stem}", ended)
 
     def emitting(self, part: LogSlice) -> Iterator[LogLine]:
-        """The lines of a slice; each counts as emitted when it is taken, as the caller may not come back.
+        """The lines of a slice; each counts as emitted when it is taken, as the caller may stop there.
 
         :param part: the slice.
         """
@@ -94,7 +96,7 @@ class LogReader:
             yield LogLine(part.replica, text, (part.attempt, end))
 
     def emitted(self, replica: str, since: tuple[int, int]) -> Iterator[LogSlice]:
-        """The lines of a replica behind a position that this reader has emitted before.
+        """The lines of a replica after a position, which this reader has already emitted.
 
         :param replica: its name.
         :param since: the position: the number of an attempt, and an offset in its log.
@@ -107,11 +109,11 @@ class LogReader:
                 yield from _slices_between(path, key, begin, end)
 
     def save(self) -> None:
-        """Keep the cursor for the next process that reads under this name. A full disk does not end the reading."""
+        """Save the cursor for the next process that reads under this name. A full disk does not stop the reader."""
         self._write(dict(self._offsets))
 
     def save_trailing(self) -> None:
-        """Keep the cursor of a moment ago: a process that is killed may not have passed on what it emitted since."""
+        """Save the cursor of a moment ago: a killed process may not have passed on the lines that it emitted since."""
         now = time.monotonic()
         if now - self._earlier_at >= _TRAIL_SECONDS:
             self._write(self._earlier)
@@ -127,7 +129,8 @@ class LogReader:
             self._saved = offsets
         except OSError as error:
             could_save, self._can_save = self._can_save, False
-            # The process's own log may be on the same disk. Raised from here, that would have lines read again.
+            # The process's own log may be on the same disk. Raised from here, its error would cause lines to be read
+            # again.
             with suppress(Exception):
                 if could_save:
                     log.warning("%s cannot be written; another process may repeat log lines: %s", self._file, error)
@@ -141,7 +144,7 @@ class LogReader:
                 is_last = len(data) < _SLICE_BYTES
                 if key in self._cut:
                     self._offsets[key] = begin + self._skipped(key, data)
-                    # What follows the line has not been looked at.
+                    # The data after the end of the line is yet to be read.
                     is_last = is_last and key in self._cut
                 elif lines := _lines(data, is_last and ended):
                     yield LogSlice(path.stem, key, [(text, begin + end) for text, end in lines])
@@ -154,17 +157,17 @@ class LogReader:
                         yield LogSlice(path.stem, key, [(plain(data)[:LONGEST_LINE] + CUT, begin + len(data))])
 
     def _skipped(self, key: str, data: bytes) -> int:
-        """How many bytes belong to a line of which enough has been emitted."""
+        """How many bytes belong to a line whose rest is cut."""
         end = _LINE_END.search(data)
         if end is None:
-            # What follows a carriage return decides what it means.
+            # A carriage return at the end is not skipped: what follows decides what it means.
             return len(data) - data.endswith(b"\r")
         self._cut.discard(key)
         return end.end()
 
 
 def last_lines(path: Path, lines: int | None = None) -> Iterator[str]:
-    """The last lines of a log, as a person sees them, read one by one in bounded memory.
+    """The last lines of a log, as a terminal shows them, read one by one in bounded memory.
 
     :param path: the log; nothing is returned where there is none.
     :param lines: how many at most; None returns all.
@@ -179,7 +182,7 @@ def last_lines(path: Path, lines: int | None = None) -> Iterator[str]:
 
 
 def _begin_of_last(file: BinaryIO, lines: int) -> int:
-    """Where the last lines of a file begin."""
+    """The offset at which the last lines of a file begin."""
     # The last line may lack its line end.
     end = max(0, file.seek(0, os.SEEK_END) - 1)
     while end:
@@ -198,7 +201,7 @@ def _begin_of_last(file: BinaryIO, lines: int) -> int:
 
 
 def _shown(file: BinaryIO) -> Iterator[str]:
-    """The lines from the position in a file on."""
+    """The lines of a file, from its current position on."""
     while part := _part(file):
         line = part
         while not part.endswith(b"\n") and (part := _part(file)):
@@ -213,7 +216,7 @@ def _shown(file: BinaryIO) -> Iterator[str]:
 def _part(file: BinaryIO) -> bytes:
     """A line, or a part of one that is too long to be shown whole."""
     part = file.readline(LONGEST_LINE_BYTES)
-    # What follows a carriage return decides what it means.
+    # Read on after a carriage return: what follows decides what it means.
     while part.endswith(b"\r") and (more := file.readline(LONGEST_LINE_BYTES)):
         part += more
     return part

@@ -1,4 +1,4 @@
-"""What this machine has, and how a replica is held to its share of it."""
+"""What this machine has, and how a replica is limited to its share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from airflow_trainer_provider.job.plan.limits import size_field
 from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.spec.compute import parse_quantity
 
-#: Processes of one job. Each needs a port, files and memory of its own.
+#: The most processes of one job. Each needs a port, files and memory of its own.
 _MOST_PROCESSES = 256
 
 
 def check_processes(backend: str, job: JobPlan) -> None:
-    """Refuse a job of more processes than one machine runs.
+    """Refuse a job with more processes than one machine runs.
 
     :param backend: the backend's name, for the error.
     :param job: the job.
@@ -55,9 +55,9 @@ def check_fits(backend: str, job: JobPlan) -> None:
 
 @contextmanager
 def limited_to_cpus(limit: str | None, rank: int) -> Iterator[None]:
-    """Let processes that are started inside use only so many CPUs; others of the same job use others.
+    """Limit the CPUs of the processes that are started inside. Other replicas of the same job use other CPUs.
 
-    The system can only bind to whole CPUs without control groups, so a part of one counts as one.
+    Without control groups a process can only be bound to whole CPUs, so a part of a CPU counts as one.
 
     :param limit: CPUs, as Kubernetes writes them; None for no limit.
     :param rank: of the replica.

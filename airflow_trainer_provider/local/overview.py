@@ -1,4 +1,4 @@
-"""What people want to see of the jobs on this machine."""
+"""Overviews and descriptions of the jobs on this machine, for users."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ async def describe(backend: Backend, handle: JobHandle, identity: Identity | Non
 async def show_logs(
     backend: Backend, handle: JobHandle, selection: LogSelection, last: Callable[[str, int | None], Iterable[str]]
 ) -> AsyncGenerator[LogBlock, None]:
-    """The lines of a job's last attempt; those of all attempts where they are followed.
+    """The lines of a job's last attempt; where they are followed, those of all attempts.
 
     :param backend: where it runs.
     :param handle: the job.
     :param selection: which lines.
-    :param last: (replica, how many lines, or None) -> that many of its last lines, or all.
-    :raises SpecError: files have no such lines.
+    :param last: (replica, a number of lines or None) -> that many of the replica's last lines, or all of them.
+    :raises SpecError: the log files of a local job do not allow this selection.
     :raises ManageError: the job has no such replica.
     """
     _check(selection)

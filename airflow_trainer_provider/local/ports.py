@@ -15,9 +15,9 @@ LOOPBACK = "127.0.0.1"
 def reserved_addresses(names: Iterable[str]) -> Iterator[dict[str, Address]]:
     """Reserve one free port for each replica; the ports are released on leaving.
 
-    All are held at once, so that no two replicas, and no other job on this machine that reserves at the same
-    time, get the same. A program that binds port 0 may still take one in the moment before its replica does; the
-    framework then fails to bind, and the job's retries see to it.
+    All ports are held at once, so that no two replicas, and no other job that reserves ports on this machine at the
+    same time, get the same one. A program that binds port 0 may still take a port just before its replica does. The
+    framework then fails to bind, and the job's retries handle that.
 
     :param names: the replicas' names.
     :return: name -> address.

@@ -1,4 +1,4 @@
-"""Finds and ends every process of a job, whoever its parent is by now."""
+"""Finds and ends every process of a job, whatever its parent process is now."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import psutil
 
 #: Every process of a job carries the job's uid in this variable, which children inherit.
 UID_VARIABLE = "TRAINER_JOB_UID"
-#: And the name of the replica that it came from in this one.
+#: Every process of a job carries the name of its replica in this variable.
 REPLICA_VARIABLE = "TRAINER_REPLICA"
 
 
 def processes_of(uid: str, replica: str | None = None) -> list[psutil.Process]:
-    """The living processes of a job, its supervisor not counted.
+    """The living processes of a job, without its supervisor.
 
     :param uid: the job's uid.
-    :param replica: of this replica only; None: of all.
+    :param replica: only the processes of this replica; None for all.
     """
     wanted = {UID_VARIABLE: uid} | ({REPLICA_VARIABLE: replica} if replica else {})
     found = []
@@ -40,7 +40,7 @@ def send(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 
 def end_all(uid: str) -> None:
-    """Kill what is left of a job, and whatever it starts meanwhile.
+    """Kill the remaining processes of a job, and those that they start meanwhile.
 
     :param uid: the job's uid.
     """
@@ -50,9 +50,9 @@ def end_all(uid: str) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that a process and its descendants hold.
+    """How many bytes of memory a process and its descendants hold; 0 where the process has ended.
 
-    :param pid: the process; 0 is returned where it has ended.
+    :param pid: of the process.
     """
     try:
         root = psutil.Process(pid)

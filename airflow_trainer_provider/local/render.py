@@ -1,4 +1,4 @@
-"""The job as it would run on this machine, as text for people."""
+"""Renders a job as it would run on this machine, as text for users."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_trainer_provider.text.redaction import redacted
 
 
 def render(job: JobPlan, name: str, location: str) -> str:
-    """Everything that a submit would start. Free ports are taken then, so text holds their places here.
+    """Everything that a submit would start. The ports are only chosen at the submit: here they are placeholders.
 
     :param job: the job.
     :param name: its name.
-    :param location: the folder its own folder will be made in.
+    :param location: the folder in which the job's folder will be created.
     :return: YAML, without secrets.
     """
     addresses = {replica.name: Address(LOOPBACK, f"<port of {replica.name}>") for replica in job.replicas}
@@ -51,7 +51,7 @@ def render(job: JobPlan, name: str, location: str) -> str:
 
 
 def tool_urls(job: JobPlan, name: str) -> dict[str, str]:
-    """Where the tools of a job are reached from this machine: name -> address.
+    """The addresses of a job's tools on this machine: name -> URL.
 
     :param job: the job.
     :param name: its name.

@@ -1,16 +1,16 @@
-"""The folder of one job: all that is known of it, for every process that needs to know.
+"""The folder of one job, with all that is known of the job, for every process that needs it.
 
 ::
 
-    job.json        who it belongs to, and the spec           (written once, at submit)
+    job.json        the task that it belongs to, and the spec (written once, at submit)
     owner           the try of the task that waits for it
     state.json      its status                                (written by its supervisor only)
-    cancel          why it should end; there once it should
-    collected       there once the outcome has reached XCom
-    released        there once no task waits for the job any more
-    lock            held by the supervisor as long as it lives
-    supervisor.log  log of the supervisor itself
-    work/           where the processes start
+    cancel          why the job should end; exists once it should
+    collected       exists once the outcome has reached XCom
+    released        exists once no task waits for the job any more
+    lock            held by the supervisor as long as it runs
+    supervisor.log  the supervisor's own log
+    work/           the working directory of the processes
     <attempt>/      logs/<replica>.log, results/<replica>, files/<name>, function/<path>, exits/<replica>
     readers/        how far each reader has read the logs
 """
@@ -34,9 +34,9 @@ from airflow_trainer_provider.spec import TrainJobSpec
 
 
 class JobRecord(BaseModel):
-    """What a job was submitted as.
+    """What was submitted.
 
-    :param uid: distinguishes it from any other job.
+    :param uid: distinguishes the job from any other job.
     :param identity: the try of the task that submitted it.
     :param digest: of the spec.
     :param spec: what to run.
@@ -71,7 +71,7 @@ class AttemptFolders:
 
     @property
     def files(self) -> Path:
-        """What the framework gives its replicas to read."""
+        """The files that the framework writes for its replicas."""
         return self.path / "files"
 
     @property
@@ -81,11 +81,13 @@ class AttemptFolders:
 
     @property
     def exits(self) -> Path:
-        """Exit codes of processes that another replica's launcher started; the oldest file failed first."""
+        """Exit codes of processes that another replica's launcher started; the oldest file is that of the first
+        failure.
+        """
         return self.path / "exits"
 
     def create(self) -> None:
-        """Make them all."""
+        """Create these folders, except that of the function."""
         for folder in (self.logs, self.results, self.files, self.exits):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -110,9 +112,9 @@ class RunFolder:
         return self.path / "work"
 
     def create(self, record: JobRecord) -> None:
-        """Make the folder whole or not at all. Only this user can look into it: the spec may be confidential.
+        """Create the folder as a whole or not at all. Only this user can read it: the spec may be confidential.
 
-        :raises FileExistsError: there is one of that name.
+        :raises FileExistsError: there is a folder of that name.
         """
         if self.path.exists():
             raise FileExistsError(self.path)
@@ -134,7 +136,7 @@ class RunFolder:
 
     @property
     def is_there(self) -> bool:
-        """Whether the job is there. The removal of a folder begins with its record."""
+        """Whether the job exists. The removal of a folder begins with its record."""
         return (self.path / "job.json").exists()
 
     def lost(self) -> JobLost:
@@ -143,9 +145,9 @@ class RunFolder:
 
     @contextmanager
     def lost_if_gone(self) -> Iterator[None]:
-        """Report a file that is missing inside as the loss of the job, where another process removes the folder.
+        """Turn the error about a missing file into the loss of the job, where another process removes the folder.
 
-        :raises JobLost: it does.
+        :raises JobLost: the folder is being removed, or gone.
         """
         try:
             yield
@@ -174,7 +176,7 @@ class RunFolder:
     def write_status(self, status: JobStatus) -> OSError | None:
         """Replace the status; a reader sees the old one or the new one, never half.
 
-        :return: why it could not be written, as on a full disk; None where it was.
+        :return: the error if it could not be written, e.g. on a full disk; None where it was written.
         :raises FileNotFoundError: the folder is gone.
         """
         try:
@@ -187,7 +189,7 @@ class RunFolder:
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why the job should end; None while it should go on."""
+        """Why the job should end; None while it should run."""
         try:
             return (self.path / "cancel").read_text() or "it was cancelled; the disk had no room for the reason"
         except FileNotFoundError:
@@ -257,7 +259,7 @@ class RunFolder:
 
 
 def task_lock(root: Path, key: str) -> Path:
-    """The file that a process locks while it decides what becomes of the jobs of one task.
+    """The file that a process locks while it decides what happens to the jobs of one task.
 
     :param root: the folder that holds the jobs.
     :param key: of the task, as :attr:`Identity.key` has it.
@@ -266,7 +268,7 @@ def task_lock(root: Path, key: str) -> Path:
 
 
 def task_locks(root: Path) -> Iterator[Path]:
-    """All such files that are there; not those that others keep in the folder."""
+    """All existing lock files of tasks, without other files in the folder."""
     return root.glob(f".{'[0-9a-f]' * KEY_LENGTH}.lock")
 
 
@@ -276,7 +278,7 @@ def locked(path: Path, *, wait: bool) -> Iterator[bool]:
 
     :param path: the file; made where it is missing.
     :param wait: whether to wait until another holder releases the lock.
-    :return: whether it is held now; always, with ``wait``.
+    :return: whether the lock is held now; always True with ``wait``.
     """
     while True:
         with path.open("a") as file:

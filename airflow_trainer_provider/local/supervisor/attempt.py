@@ -1,4 +1,4 @@
-"""One attempt at a job: start all replicas, wait for the first thing that decides, end the rest."""
+"""One attempt at a job: start all replicas, wait until the outcome is decided, end the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from airflow_trainer_provider.local.supervisor.rank_shell import first_exits, wr
 from airflow_trainer_provider.local.supervisor.replica import ReplicaProcess
 from airflow_trainer_provider.local.supervisor.wakeup import Wakeup
 
-#: How often a request to cancel is looked for, and memory is measured, in seconds. A process that ends wakes at once.
+#: How often the supervisor checks for a request to cancel, and measures memory, in seconds. The end of a process wakes
+#: it at once.
 TICK = 0.5
 
 
@@ -46,8 +47,8 @@ class Attempt:
     :param record: what was submitted.
     :param folder: of the job.
     :param number: of the attempt, from 0.
-    :param wakeup: set when to look.
-    :param interrupted: says why the attempt has to end before its time; None while it may go on.
+    :param wakeup: ends a wait when something has happened.
+    :param interrupted: returns why the attempt has to end early; None while it may continue.
     :param changed: called after each change of a replica.
     """
 
@@ -73,7 +74,7 @@ class Attempt:
         self._restarts_left = job.spec.elastic.max_restarts if job.spec.elastic else 0
 
     def prepare(self) -> None:
-        """Write the files that the replicas need. Nothing has started yet.
+        """Write the files that the replicas need, before any of them is started.
 
         :raises OSError: they cannot be written.
         """
@@ -138,8 +139,8 @@ class Attempt:
         return None
 
     def _replace(self, lost: ReplicaProcess) -> None:
-        """Start a lost node of an elastic job again; the others go on and meet it at the rendezvous."""
-        # Its children may have outlived it, and would train on beside the new ones.
+        """Start a lost node of an elastic job again; the other nodes continue and meet it at the rendezvous."""
+        # Its children may have outlived it, and would keep training beside the new processes.
         send(processes_of(self._record.uid, lost.replica.name), signal.SIGKILL)
         process = self._process(lost.replica, restarts=lost.status.restarts + 1)
         self._processes[self._processes.index(lost)] = process
@@ -159,7 +160,7 @@ class Attempt:
             self._report()
 
     def _end(self) -> None:
-        """End what still runs: ask, wait for the grace period, kill."""
+        """End the processes that still run: ask them to, wait for the grace period, kill them."""
         deadline = time.monotonic() + self._job.spec.run_policy.grace_period_seconds
         here = [process for process in self._processes if process.started_here]
         for process in here:
@@ -179,7 +180,7 @@ class Attempt:
             self._poll()
 
     def _settle_elsewhere(self, outcome: Outcome) -> Outcome:
-        """Say how the replicas ended that another one's launcher started, and which failed first by its own account."""
+        """Record how replicas ended that another replica's launcher started, and which of them failed first."""
         elsewhere = [process for process in self._processes if process.running]
         exits = first_exits(self._folders.exits)
         for process in elsewhere:

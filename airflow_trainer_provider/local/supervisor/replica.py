@@ -19,17 +19,17 @@ from airflow_trainer_provider.spec.compute import parse_quantity
 from airflow_trainer_provider.spec.running.exit_codes import ExitCodes
 from airflow_trainer_provider.text.redaction import redacted_text
 
-#: What a shell reports for these, and Kubernetes with it.
+#: The exit codes that a shell, and with it Kubernetes, reports for these errors, and the reason for each.
 _EXIT_BY_ERROR = {FileNotFoundError: (127, "CommandNotFound"), PermissionError: (126, "CommandNotExecutable")}
 
 
 class ReplicaProcess:
-    """A replica that was started, and what becomes of it.
+    """The process of a replica, and its status.
 
-    :param replica: what it is.
-    :param rank: the rank of its process; None where it has several, or its rank is the launcher's affair.
+    :param replica: the replica.
+    :param rank: the rank of its process; None where the replica has several ranks, or the launcher assigns them.
     :param restarts: how often it was started before.
-    :param codes: what the job's spec says of exit codes.
+    :param codes: the meaning of exit codes by the job's spec.
     """
 
     def __init__(self, replica: Replica, rank: int | None, restarts: int, codes: ExitCodes | None = None) -> None:
@@ -43,7 +43,7 @@ class ReplicaProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended, as far as :meth:`poll` has seen."""
+        """Whether it was started and has not ended, by the last :meth:`poll`."""
         return self.status.started_at is not None and self.status.finished_at is None
 
     @property
@@ -52,11 +52,11 @@ class ReplicaProcess:
         return self._process is not None
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, log: Path) -> None:
-        """Start the process, in a session of its own. One that cannot start has ended at once.
+        """Start the process, in a session of its own. A process that cannot start counts as ended at once.
 
         :param argv: its command line.
         :param env: its whole environment.
-        :param folder: where it starts.
+        :param folder: its working directory.
         :param log: the file that its output is appended to.
         """
         self._update(started_at=_now())
@@ -88,11 +88,12 @@ class ReplicaProcess:
         if exit_code is None:
             self._update(reason="Stopped", finished_at=_now())
         else:
-            # A shell reports a signal on top of 128. Other codes above it are the program's own, such as exit(-1).
+            # A shell reports a signal as 128 plus its number. Other codes above 128 are the program's own, such as
+            # exit(-1).
             self._ended(SIGNAL_BASE - exit_code if signal_name(exit_code - SIGNAL_BASE) else exit_code)
 
     def poll(self) -> bool:
-        """See whether the process has ended.
+        """Check whether the process has ended.
 
         :return: whether it has ended just now.
         """
@@ -101,7 +102,8 @@ class ReplicaProcess:
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         if pid == 0:
             return False
-        # The process was reaped here, behind Popen's back; set its code, so that it does not wait for the pid again.
+        # The process was reaped here and not by Popen: set its exit code, so that Popen does not wait for the pid
+        # again.
         self._process.returncode = os.waitstatus_to_exitcode(status)
         # Linux counts in KiB, macOS in bytes.
         unit = 1 if os.uname().sysname == "Darwin" else 1024

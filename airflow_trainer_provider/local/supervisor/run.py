@@ -1,8 +1,8 @@
-"""Runs one job to its end, apart from the process that submitted it.
+"""Runs one job to its end, independently of the process that submitted it.
 
 ``python -m airflow_trainer_provider.local.supervisor.run RUN_FOLDER`` returns as soon as the supervisor runs in the
-background, in a session of its own: killing the Airflow worker, or its process group, does not reach it. A second
-one on the same folder returns at once without doing anything.
+background, in a session of its own: killing the Airflow worker, or its process group, does not end it. A second
+supervisor for the same folder returns at once without doing anything.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Supervisor:
         try:
             self._run()
         finally:
-            # Also where the folder was removed: no other process is left that knows of them.
+            # Also where the folder was removed: no other process knows of the job's processes any more.
             end_all(self._record.uid)
 
     def _run(self) -> None:
@@ -104,7 +104,7 @@ class Supervisor:
         return None
 
     def _interrupted(self) -> Outcome | None:
-        """Why the job has to end before its time, if it has to."""
+        """Why the job has to end early; None where it need not."""
         if reason := self._why_cancelled():
             return Outcome(JobPhase.CANCELLED, "Cancelled", reason)
         if not self._is_saved:
@@ -130,13 +130,13 @@ class Supervisor:
         self._save()
 
     def _save(self) -> None:
-        """Write the status. The job trains on where the disk is full, and the status is written later.
+        """Write the status. Where the disk is full, the job continues, and the status is written later.
 
         :raises FileNotFoundError: the folder was removed.
         """
         error = self._folder.write_status(self._status)
         if error and self._is_saved:
-            # Its own log may be on the same disk.
+            # The supervisor's own log may be on the same disk.
             with suppress(OSError):
                 print(f"{_now():%F %T} the status cannot be written; trying again: {error}", file=sys.stderr)
         self._is_saved = error is None
@@ -152,11 +152,11 @@ def main(path: str) -> None:
     for _ in range(_LOCK_TRIES):
         with folder.lock() as held:
             if held:
-                # The lock goes on to the child: it belongs to the open file, which both have.
+                # The child keeps the lock: it belongs to the open file, which both processes have.
                 if os.fork() == 0:
                     Supervisor(folder).run()
                 return
-        # Another supervisor holds it for long; a process that checks whether there is one, for a moment.
+        # Another supervisor holds the lock for long; a process that checks for a supervisor holds it for a moment.
         time.sleep(0.05)
 
 

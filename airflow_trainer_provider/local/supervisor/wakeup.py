@@ -1,4 +1,4 @@
-"""Sleeps until a child ends, a signal asks to end, or the time is up."""
+"""Sleeps until a child process ends, SIGTERM arrives, or the time is up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class Wakeup:
-    """Takes over SIGCHLD and SIGTERM of this process. Only the main thread may make one."""
+    """Takes over SIGCHLD and SIGTERM of this process. Only the main thread may create one."""
 
     def __init__(self) -> None:
         self.terminated = False
@@ -22,7 +22,7 @@ class Wakeup:
         signal.signal(signal.SIGTERM, self._terminate)
 
     def wait(self, seconds: float) -> None:
-        """Sleep for at most so long; less where something happened, be it before the call."""
+        """Sleep until the time is up or a signal arrives; not at all where one has arrived before the call."""
         if select.select([self._reader], [], [], max(0.0, seconds))[0]:
             self._reader.recv(4096)
 
