@@ -1,7 +1,7 @@
 """Values that are stored and printed with their secrets masked.
 
-A value of the same kind stands in for one with a secret: whoever uses it has the value, and whoever serializes it the
-masked copy.
+An object of the same kind replaces a value that has a secret: code that uses it gets the value, and code that
+serializes it gets the masked copy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _HiddenOther(_Hidden):
 
 
 def hidden(value: Any, field: str = "") -> Any:
-    """The value itself, or what hides its secrets.
+    """The value itself, or an object that hides its secrets.
 
     :param value: of a field, as rendered.
     :param field: the field's name.

@@ -11,7 +11,7 @@ from airflow_trainer_provider.text.secret_values import MASK, is_distinct
 
 
 class Mask:
-    """Masks known values. It is true if there are any.
+    """Masks known values. A mask with at least one value is true.
 
     :param secrets: the values. Those that are too short or too common to be masked in other text are left out.
     """
@@ -51,7 +51,7 @@ def mask_of(secrets: frozenset[str]) -> Mask:
 
 
 def distinct_parts(secret: str) -> Iterator[str]:
-    """The texts by which a secret is found in other text: its lines, and these without the quoting of a URL.
+    """The texts by which a secret is found in other text: its lines, as they are and without URL quoting.
 
     :param secret: the secret; its line breaks can be escaped.
     """

@@ -6,16 +6,16 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-#: Characters of a line that are shown.
+#: How many characters of a line are shown.
 LONGEST_LINE = 32 * 1024
-#: Bytes of a line that are read: enough for so many characters.
+#: How many bytes of a line are read: enough for that many characters.
 LONGEST_LINE_BYTES = 4 * LONGEST_LINE
-#: The end of a line that was cut.
+#: The note at the end of a line that was cut.
 CUT = " [the rest of this line was cut]"
 #: Escape sequences (ECMA-48): CSI sequences such as colours; strings such as a window's title, with their terminator;
 #: and all others. A string without a terminator is text.
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
-#: C1 controls, and the same as an escape sequence.
+#: C1 controls, and the escape sequences that mean the same.
 _C1 = {
     "\x90": "\x1bP",
     "\x98": "\x1bX",
@@ -54,20 +54,20 @@ def plain(line: bytes) -> str:
 
 
 def shorten(text: str, longest: int = LONGEST_LINE) -> str:
-    """Cut a line. A line that was cut says so at its end.
+    """Cut a line that is too long, with a note at its end.
 
-    :param text: the line, as :func:`plain` gives it.
+    :param text: the line, as :func:`plain` returns it.
     :param longest: how many of its characters are kept.
     """
     return text if len(text) <= longest else text[:longest] + CUT
 
 
 def last_lines(lines: Sequence[str], longest: int, most: int) -> tuple[str, ...]:
-    """The last of some lines, each of which is cut like those of :func:`shorten`.
+    """The last of some lines, each of which is cut as by :func:`shorten`.
 
-    :param lines: as :func:`plain` gives them.
+    :param lines: as :func:`plain` returns them.
     :param longest: how many bytes of each are kept, as UTF-8. No character is kept in part.
-    :param most: how many bytes all of them have; the last is there in any case.
+    :param most: how many bytes all of them may have together; the last line is kept in any case.
     """
     kept: list[str] = []
     for line in reversed(lines):
@@ -85,7 +85,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _utf8(text: str) -> bytes:
-    # JSON may have lone surrogates, which are replaced by a character of as many bytes.
+    # JSON may have lone surrogates. The character that replaces them has as many bytes.
     return text.encode("utf-8", "surrogatepass")
 
 

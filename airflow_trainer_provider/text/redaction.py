@@ -33,7 +33,7 @@ _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 #: Options whose value is a script; and user:password.
 _SCRIPTS = ("c", "lc")
 _USERS = ("u", "user")
-#: The deepest level of nesting. A value that contains itself has no end.
+#: The deepest level of nesting that is searched. A value that contains itself has no end.
 _DEEPEST = 60
 #: The longest YAML that is parsed, in characters: the parser is slow, and runs in the event loop of a triggerer.
 _LONGEST_YAML = 32 * 1024
@@ -110,7 +110,7 @@ class _Redaction:
     def value(self, value: Any, name: str = "", *, in_secret: bool = False) -> Any:
         """Mask a value.
 
-        :param in_secret: the value is a part of the value of a secret's name.
+        :param in_secret: whether the value is a part of a value with a secret's name.
         """
         if isinstance(value, bool) or value is None:
             return value

@@ -14,7 +14,8 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-#: Words after a secret word with which the value is a property of the secret, or a reference: PASSWORD_FILE.
+#: Words that make the value a property of a secret, or a reference to one, where they follow a secret word:
+#: PASSWORD_FILE.
 _PROPERTIES = _set(
     "algorithm audience backend budget class column count dir directory enabled env expiration expires expiry field "
     "file filename folder format header helper hint host id ids index kind length level limit location manager max "
@@ -46,9 +47,9 @@ _SECRET_KEYS = _set(
 _OTHER_KEYS = _set("cache foreign object partition primary public s3 sort task topology")
 #: The shell's working directories.
 _OTHER_NAMES = ("PWD", "OLDPWD")
-#: How the name of a file with code ends, whose names say more: credentials.py.
+#: The ending of the names of files with code, which are no secrets: credentials.py.
 _CODE = ".py"
-#: Fields below a secret's name that hold no secret: Kubernetes' references to one, and where it is mounted.
+#: Fields below a secret's name that hold no secret: Kubernetes' references to a secret, and where it is mounted.
 REFERENCES = _set(
     "apiVersion audience containerName defaultMode divisor expirationSeconds fieldPath key kind mode mountPath name "
     "namespace optional path readOnly resource secretName subPath user username"
@@ -58,7 +59,7 @@ REFERENCES = _set(
 class Grade(Enum):
     """What a name says about its value.
 
-    ``LIKELY``: it depends on the value, as a key can be a credential or the name of a column.
+    ``LIKELY``: the value decides, as a key can be a credential or the name of a column.
     """
 
     NONE = 0

@@ -25,7 +25,7 @@ _TOKEN = re.compile(
     r"|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)"
     r"|(?<=hooks\.slack\.com/services/)(?P<hook>[\w/]{10,})"
 )
-#: Base64 in one line or in several; and what a kubeconfig has, which is that long at least.
+#: Base64 in one line or in several; and the words in a kubeconfig, with its least length.
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{40,}(?:(?:\\[nr]|[\r\n])+[A-Za-z0-9+/]+(?=[=\\\r\n\"']|$))*={0,2}")
 _LINE_BREAKS = re.compile(r"\s|\\[nr]")
 _KUBECONFIG = (b"clusters", b"users", b"contexts")
@@ -84,7 +84,7 @@ _OF_HEADER = _named(rf"[\"']{_NAME}:[ \t]*", r"[^\s\"'\\][^\n\"'\\]*")
 _TIGHT = _named(
     rf"(?<![\w./:@-]){_NAME}:(?!v?\d+\.\d+\.|\d{{1,5}}/|\d{{4}}-\d\d-\d\dT|/\w+/)(?=\S)", r"[^\s&;|\"'`<>\\,}]+"
 )
-#: With each pattern, text without which it cannot match.
+#: Each pattern, with the text without which it cannot match.
 _PAIRS = (
     ("alue", _OF_VARIABLE),
     (":", _OF_OBJECT),

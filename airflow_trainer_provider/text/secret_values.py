@@ -25,7 +25,7 @@ _WORDS = re.compile(r"[A-Za-z][a-z]*(?:[ _./-][A-Z]?[a-z]+)*[ _./-]?\d{0,4}")
 _HEX = re.compile(r"[0-9a-f]{32,}", re.IGNORECASE)
 _RUN = re.compile(r"(?P<lower>[A-Z]?[a-z]+)|(?P<upper>[A-Z]+)|(?P<digits>\d+)")
 _KEY = re.compile(r"[\w.+/=~:-]{8,}")
-#: The mean length of the runs of lower case, upper case and digits below which a value is taken for random.
+#: The mean length of the runs of lower case, upper case and digits below which a value counts as random.
 _SHORT_RUNS = 3.5
 #: The least length of a secret that is masked in other text; and of one that consists of letters or of digits only.
 _DISTINCT = 6
@@ -67,8 +67,8 @@ def looks_random(value: str) -> bool:
 
 
 def is_distinct(value: str) -> bool:
-    """Whether a secret can be masked in any text. To mask a short or common word would garble the text, and show by it
-    what the secret is.
+    """Whether a secret can be masked in any text. Masking a short or common word would garble the text, and reveal what
+    the secret is.
 
     :param value: the secret.
     """

@@ -1,7 +1,7 @@
-"""Values that every database and serializer of Airflow keeps.
+"""Makes values that every database and serializer of Airflow can store.
 
-PostgreSQL stores no NUL character, and no encoding has lone surrogates. Airflow's serializers keep some keys for
-themselves, and do not go as deep as JSON may.
+PostgreSQL stores no NUL character, and no encoding has lone surrogates. Airflow's serializers reserve some keys, and do
+not allow as many levels of nesting as JSON does.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 from airflow_trainer_provider.text.numbers import json_number
 
-#: Levels of lists and mappings that a value may have, and with what it is a part of.
+#: How many levels of lists and mappings a value may have, alone and together with the value that it is a part of.
 DEEPEST = 50
 _DEEPEST_WHOLE = 60
-#: Keys by which Airflow's serializers (``airflow.sdk.serde``, ``BaseSerialization``) know what they have encoded.
+#: Keys by which Airflow's serializers (``airflow.sdk.serde``, ``BaseSerialization``) recognize what they have encoded.
 RESERVED_KEYS = frozenset({"__classname__", "__data__", "__id__", "__type", "__var", "__version__"})
-#: What MessagePack has, by which Airflow's processes hand values to each other.
+#: The smallest and the largest integer of MessagePack, in which Airflow's processes exchange values.
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
@@ -32,10 +32,11 @@ def storable_text(text: str) -> str:
 
 
 def storable(value: Any, depth: int = 0) -> Any:
-    """A copy of a value that is stored as it is.
+    """A copy of a value that can be stored as it is.
 
-    What cannot be is replaced: characters by U+FFFD, numbers that JSON or MessagePack do not have and objects that are
-    no JSON values by their text, reserved keys by others, and what is too deep by a text that says so.
+    Parts that cannot be stored are replaced: characters by U+FFFD, numbers that JSON or MessagePack cannot represent and
+    objects that are no JSON values by their text, reserved keys by other keys, and parts that are nested too deep by a
+    text that says so.
 
     :param value: JSON values, or any others.
     :param depth: of the value within the whole.
@@ -58,7 +59,7 @@ def _storable_scalar(value: Any) -> Any:
 
 
 def why_not_storable(value: Any) -> str | None:
-    """Why a value is not stored as it is, in words that follow on its name; None where it is.
+    """Why a value cannot be stored as it is, as words to put after its name; None where it can.
 
     :param value: JSON values.
     """

@@ -1,4 +1,4 @@
-"""Addresses on the web."""
+"""Checks addresses on the web."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 #: Printable ASCII, without what a URL has to encode.
 _CHARACTERS = re.compile(r"[!-;=?-z|~]+")
-#: What browsers and proxies take.
+#: The longest URL that browsers and proxies accept, in characters.
 LONGEST_URL = 2000
 
 

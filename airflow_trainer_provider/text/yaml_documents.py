@@ -1,4 +1,4 @@
-"""YAML that Kubernetes' tools read as it is meant."""
+"""Writes YAML that the tools of Kubernetes read as intended."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-#: Text that kubectl's parser takes for a truth value or a number, and Python's does not.
+#: Text that kubectl's parser reads as a boolean or a number, and Python's does not.
 _OTHERWISE = re.compile(r"[yYnN]|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+|[-+]?0o[0-7]+")
 _WIDTH = 120
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts such text between quotes."""
+    """Writes such text in quotes."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
