@@ -1,4 +1,4 @@
-"""The command line, for people who look for what is wrong with a job."""
+"""The command line, for users who look for the cause of a job's problem."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from airflow_trainer_provider.cli.commands import run_command
 from airflow_trainer_provider.errors import TrainJobError
 from airflow_trainer_provider.job.diagnosis.readable import message
 
-#: Exit codes: all went well; the job, or a preset, is not well; it could not be done. A signal's number comes on top of
-#: 128.
+#: Exit codes: success; the job has failed, or a preset is wrong; the command could not be carried out; and 128 plus the
+#: number of a signal.
 OK, FAILED, ERROR, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
     except BrokenPipeError:
-        # Whoever read has read enough. At its end Python would write what is left.
+        # The reader has closed the pipe. Without this, Python would try to write the rest when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except KeyboardInterrupt:

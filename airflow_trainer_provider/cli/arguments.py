@@ -1,4 +1,4 @@
-"""What the command line takes."""
+"""The arguments of the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_trainer_provider.hooks.backends import AUTO, check_backend
 
 _DESCRIPTION = """Look at training jobs, and manage them, without a DAG.
 
-Exit codes: 0 it went well; 1 the job that was waited for has failed; 2 it could not be done."""
+Exit codes: 0 success; 1 the job that was waited for has failed; 2 the command could not be carried out."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -30,17 +30,17 @@ def make_parser() -> argparse.ArgumentParser:
     add("render", "Show the objects that a file would become. Creates nothing.", file)
     submit = add("submit", "Start the job of a file, and print its handle. It stays until it is deleted.", file)
     submit.add_argument("--wait", action="store_true", help="follow it with its logs, and exit with 1 if it fails")
-    add("list", "List the jobs of a namespace, also those that something else made.", output)
+    add("list", "List the jobs of a namespace, including those created outside Airflow.", output)
     add("describe", "Show a job's status, and why it waits or has failed.", job, output)
-    logs = add("logs", "Print a job's lines.", job)
-    logs.add_argument("--replica", metavar="R", help="only this one's, e.g. worker-1")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
-    logs.add_argument("--tail", type=_count, metavar="N", help="only so many last lines of each container")
-    logs.add_argument("-p", "--previous", action="store_true", help="of each container before its last restart")
+    logs = add("logs", "Print a job's log lines.", job)
+    logs.add_argument("--replica", metavar="R", help="only the lines of this replica, e.g. worker-1")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow the log until the job has ended")
+    logs.add_argument("--tail", type=_count, metavar="N", help="only the last N lines of each container")
+    logs.add_argument("-p", "--previous", action="store_true", help="the log from before each container's last restart")
     suspend = add("suspend", "Stop a job's pods and keep the job.", job)
-    resume = add("resume", "Let a suspended job go on, with new pods.", job)
-    resume.add_argument("--wait", action="store_true", help="until all replicas run, or the job has ended")
-    delete = add("delete", "Delete a job with all that belongs to it.", job)
+    resume = add("resume", "Resume a suspended job, with new pods.", job)
+    resume.add_argument("--wait", action="store_true", help="wait until all replicas run, or the job has ended")
+    delete = add("delete", "Delete a job with all its objects.", job)
     for each in (suspend, delete):
         each.add_argument("--no-wait", action="store_true", help="do not wait until the pods are gone")
     _add_presets(commands)
@@ -70,7 +70,7 @@ def _add_policies(commands: Any) -> None:
     export.add_argument(
         "--all-jobs",
         action="store_true",
-        help="the rules for batch/v1 Jobs hold for all Jobs, and not only for those of this provider",
+        help="apply the rules for batch/v1 Jobs to all Jobs, and not only to those of this provider",
     )
 
 
@@ -90,7 +90,7 @@ def _where() -> argparse.ArgumentParser:
         type=_backend,
         metavar="NAME",
         default=AUTO,
-        help="only jobs of this backend; of a new job, where it runs. local: this machine, as Airflow is configured",
+        help="only jobs of this backend; the backend of a new job. local: this machine, as Airflow is configured",
     )
     return parser
 
@@ -98,7 +98,7 @@ def _where() -> argparse.ArgumentParser:
 def _job() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("name", metavar="NAME", help="the job's name")
-    parser.add_argument("--kind", help="its kind, e.g. PyTorchJob, where jobs of several kinds have the name")
+    parser.add_argument("--kind", help="its kind, e.g. PyTorchJob, where jobs of several kinds have that name")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The backends that a command is about: those of a cluster, or the one on this machine."""
+"""The backends that a command uses: those of a cluster, or the one on this machine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from airflow_trainer_provider.spec.values.names import Namespace
 
 #: How long an outage of the API server may last before a command gives up, in seconds.
 _OUTAGE_BUDGET = 20.0
-#: What stands for the connection in the handles of jobs that were submitted without one of Airflow's.
+#: The connection id in the handles of jobs that were submitted without a connection of Airflow.
 _NO_CONNECTION = "kubeconfig"
 _NAMESPACE = "default"
 
 
 class Backends:
-    """The backends that a command line names. Its coroutines belong into one event loop.
+    """The backends that a command line names. Its coroutines have to run in one event loop.
 
-    :param name: of the only one, or ``auto``.
-    :param all: those on which jobs are looked for.
-    :param namespace: where a new job is made in a cluster; None where the backend has none, or none was named.
+    :param name: of the only backend, or ``auto``.
+    :param all: the backends on which jobs are looked for.
+    :param namespace: of a new job in a cluster; None where the backend has no namespaces, or none was named.
     """
 
     def __init__(self, name: str, all: Sequence[Backend], namespace: str | None = None) -> None:
@@ -41,7 +41,7 @@ class Backends:
 
         :param job: what is to run.
         :raises SpecError: a manifest is for another backend.
-        :raises BackendUnavailable: none can run it.
+        :raises BackendUnavailable: no backend can run it.
         """
         if isinstance(job, ManifestPlan):
             return self._of_kind(job), None
@@ -59,7 +59,7 @@ class Backends:
 
     async def close(self) -> None:
         """Close the connections."""
-        # They share one.
+        # All backends share the connections of the first.
         await self.all[0].close()
 
 
@@ -67,7 +67,7 @@ def make_backends(arguments: argparse.Namespace) -> Backends:
     """The backends that a command line names. Reads Airflow's connection where it names one.
 
     :raises BackendUnavailable: there is no such connection.
-    :raises SpecError: the namespace can be none.
+    :raises SpecError: the namespace is no valid name.
     """
     name = arguments.backend
     chosen = parse_field("--namespace", Namespace, arguments.namespace)
@@ -76,7 +76,7 @@ def make_backends(arguments: argparse.Namespace) -> Backends:
     if name not in (AUTO, *CLUSTER_BACKENDS):
         return Backends(name, [make_registered(name, arguments.conn_id or "", chosen)], chosen)
     connection, namespace = _connection(arguments)
-    # One connection for all; what only renders a job asks no cluster.
+    # One cluster for all backends. A command that only renders a job for a named backend needs none.
     is_asked = name == AUTO or arguments.command != "render"
     cluster = Cluster(connection, outage_budget=_OUTAGE_BUDGET) if is_asked else None
     names = CLUSTER_BACKENDS if name == AUTO else (name,)
@@ -93,7 +93,7 @@ def _local() -> Backend:
 
 
 def _connection(arguments: argparse.Namespace) -> tuple[ClusterConnection, str]:
-    """The connection that a command line names, and the namespace where neither names one."""
+    """The connection that a command line names, and the namespace to use where neither of them names one."""
     if arguments.conn_id:
         return _of_airflow(arguments)
     connection = ClusterConnection(
@@ -103,7 +103,7 @@ def _connection(arguments: argparse.Namespace) -> tuple[ClusterConnection, str]:
 
 
 def _of_airflow(arguments: argparse.Namespace) -> tuple[ClusterConnection, str]:
-    """The connection of Airflow's, and ``[trainer] namespace``."""
+    """The connection from Airflow, and ``[trainer] namespace``."""
     if arguments.kubeconfig or arguments.context:
         fix = "The connection says which kubeconfig and context: drop --kubeconfig and --context, or --conn-id."
         raise SpecError([Problem("--conn-id", arguments.conn_id, "nothing beside it", fix)])
@@ -115,7 +115,7 @@ def _of_airflow(arguments: argparse.Namespace) -> tuple[ClusterConnection, str]:
 
     conn_id = arguments.conn_id
     try:
-        # As Airflow's own commands do: what tasks are given does not reach the database in Airflow 3.1.
+        # As Airflow's own commands do: the access that tasks have does not reach the database in Airflow 3.1.
         connection = Connection.get_connection_from_secrets(conn_id)
         return cluster_connection(conn_id, connection), load_settings().namespace
     except AirflowNotFoundException:

@@ -26,7 +26,7 @@ from airflow_trainer_provider.job.plan.plan import Plan
 from airflow_trainer_provider.job.result import summarize
 from airflow_trainer_provider.job.verdict import verdict
 
-#: What stands for the DAG of a job that no DAG has.
+#: The DAG id of jobs that are submitted without a DAG.
 _DAG = "command-line"
 
 
@@ -133,7 +133,7 @@ async def _get(backends: Backends, arguments: argparse.Namespace) -> Located:
 
 
 def _identity(job: Plan) -> Identity:
-    """Each submission is a run of its own: nothing is adopted."""
+    """An identity with a run id of its own for each submission, so that no job is adopted."""
     return Identity(dag_id=_DAG, run_id=uuid.uuid4().hex, task_id=job.spec.name or job.framework.name or "job")
 
 

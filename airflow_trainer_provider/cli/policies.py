@@ -1,4 +1,4 @@
-"""The policies that hold for a job of the command line: those of the Airflow that is configured on this machine."""
+"""The policies for a job of the command line: those of the Airflow that is configured on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VARIABLE = "AIRFLOW__TRAINER__POLICIES_FOLDER"
 
 
 def governed(namespace: str | None) -> Governed:
-    """The policies, for a job that has no DAG: none that is chosen by DAG or tag is for it, as in a cluster.
+    """The policies for a job without a DAG: policies that select DAGs or tags do not apply to it, as in a cluster.
 
     :param namespace: where the job would run in a cluster; None on this machine.
     :raises SpecError: a policy is wrong, or an option of ``[trainer]``.
@@ -30,12 +30,14 @@ def _policies() -> list[PolicyFile]:
 
 
 def _may_have_policies() -> bool:
-    """Whether Airflow's configuration may name a folder. The import of Airflow writes one where there is none."""
+    """Whether Airflow's configuration may name a folder. Airflow is not imported: the import writes a configuration
+    where there is none.
+    """
     if _VARIABLE in os.environ:
         return bool(os.environ[_VARIABLE])
     file = os.environ.get("AIRFLOW_CONFIG") or f"{os.environ.get('AIRFLOW_HOME', '~/airflow')}/airflow.cfg"
     try:
         return _OPTION in Path(os.path.expandvars(file)).expanduser().read_text(errors="replace")
     except (OSError, RuntimeError):
-        # There is none; or no home folder.
+        # There is no such file, or no home folder.
         return False

@@ -16,7 +16,7 @@ from airflow_trainer_provider.spec.values.names import Namespace
 def run_policies(arguments: argparse.Namespace) -> bool:
     """Run the command that a command line names.
 
-    :return: True: what is not exported is no error.
+    :return: always True: rules that cannot be exported are no error.
     :raises SpecError: a policy is wrong, or there is no folder of policies.
     """
     folder = load_settings().policies_folder

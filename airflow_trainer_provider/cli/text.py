@@ -1,4 +1,4 @@
-"""Jobs as text for people."""
+"""Formats jobs as text for users."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _indented(text: str) -> str:
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> str:
-    """The rows with their columns one below the other."""
+    """The rows, with their columns aligned."""
     cells = [tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
