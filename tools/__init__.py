@@ -1,1 +1,1 @@
-"""What developers of this provider run: nothing here ships."""
+"""Tools for developers of this provider. They are not part of the package."""

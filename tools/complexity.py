@@ -1,6 +1,6 @@
 """``python -m tools.complexity FOLDER``: fail where a function is too complex to follow.
 
-radon's own command line fails at no limit, and xenon, which does, takes a letter for it: all from 11 to 20 are a C.
+radon's own command line has no limit at which it fails. xenon has one, but only as a letter: C means 11 to 20.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from complexipy import file_complexity
 from radon.visitors import Class, ComplexityVisitor, Function
 
-#: The most ways through a function, as radon counts them: boolean operators and comprehensions count as well.
+#: The highest cyclomatic complexity of a function, as radon counts it, with boolean operators and comprehensions.
 MOST_CYCLOMATIC = 12
-#: How hard a function may be to read, as complexipy counts it: a branch inside of another one counts more.
+#: The highest cognitive complexity of a function, as complexipy counts it: a branch inside of another one counts more.
 MOST_COGNITIVE = 15
 
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     Run the command.
 
-    :param arguments: of the command line; those of this process where they are left out.
+    :param arguments: of the command line; None for those of this process.
     :return: the exit status: 0 where no function is too complex.
     """
     folders = sys.argv[1:] if arguments is None else arguments

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command that needs a program of one of Debian's packages; root on Debian installs it where it is missing.
+# Runs a command that needs a program from a Debian package. As root on Debian, installs the package if it is missing.
 #
 #   tools/debian_package.sh PACKAGE PROGRAM COMMAND ...
 set -euo pipefail

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Makes a virtual environment from nothing, or does nothing when it is there already.
+# Creates a virtual environment, or does nothing if it exists already.
 #
 #   tools/environment.sh VENV CONSTRAINTS EXTRAS [GROUP...]
 #   tools/environment.sh .venv constraints/newest.txt xgboost,mpi dev docs
 #
-# Needs Python with its venv module and nothing else: uv comes from PyPI into .bootstrap/. What was installed is
-# remembered in VENV/.installed/ under a digest of what it was made from, so that a second run costs no time.
+# Needs only Python with its venv module: uv is installed from PyPI into .bootstrap/. VENV/.installed/ has a file for
+# each installation, named after a digest of its inputs, so that a second run takes no time.
 set -euo pipefail
 
 venv=$1 constraints=$2 extras=$3
 shift 3
 python=${PYTHON:-python3.11}
 uv=.bootstrap/bin/uv uv_version=0.13.9
-# A slow or overloaded index is waited for.
+# Wait for a slow or overloaded index.
 export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-120} UV_HTTP_RETRIES=${UV_HTTP_RETRIES:-8}
 
 say() { printf '%s\n' "$*" >&2; }
@@ -36,7 +36,7 @@ require_venv_module() {
     fi
 }
 
-# download COMMAND...: three times at most, as one lost connection is no reason to give up.
+# download COMMAND...: try it three times at most, as one lost connection is no reason to give up.
 download() {
     local try
     for try in 1 2 3; do
@@ -61,7 +61,7 @@ wanted=$({ cat pyproject.toml "$constraints"; "$python" --version; echo "$extras
 say "Preparing $venv ..."
 bootstrap
 export UV_PYTHON_DOWNLOADS=never
-# Another Python than the one it was made with: make it again.
+# Create it again if it was created with another Python.
 if [ ! -x "$venv/bin/python" ] || [ "$("$venv/bin/python" --version)" != "$("$python" --version)" ]; then
     "$uv" venv --quiet --clear --python "$python" "$venv"
 fi

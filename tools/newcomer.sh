@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a newcomer does, on a copy of this checkout and with an empty home: `make demo`, again, and `make down`. With the
-# argument 1, `make demo` only once.
+# Does what a newcomer does, in a copy of this checkout and with an empty home: `make demo` twice, and `make down`. With
+# the argument 1, `make demo` only once.
 # Each demo has to end with the job's table, only the first may prepare an environment, and no process may be left.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ newcomer() {
     env --chdir="$clone" -u XDG_CACHE_HOME -u VIRTUAL_ENV -u MAKEFLAGS -u MAKELEVEL HOME="$folder/home" "$@"
 }
 
-# Some of /proc is gone before it is read, which is no error here.
+# A process may end before its entry in /proc is read, which is no error here.
 processes() { { grep -lsF "$folder/" /proc/[0-9]*/environ || true; } | cut -d/ -f3 | xargs -r ps -o pid=,args= -p || true; }
 
 clean_up() {
@@ -28,7 +28,7 @@ fail() {
     exit 1
 }
 
-# demo NAME: leaves its output in a file of that name.
+# demo NAME: run it, and write its output to a file of that name.
 demo() {
     local begin=$SECONDS
     newcomer make demo </dev/null 2>&1 | tee "$folder/$1.log"

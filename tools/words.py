@@ -43,12 +43,12 @@ OTHERS = (
     "README.md",
     "pyproject.toml",
 )
-#: They name the words themselves.
+#: Files that contain the words themselves.
 EXCEPT = ("tests/unit/test_words.py", "tools/words.py")
 
 
 def _compiled(words: str) -> re.Pattern[str]:
-    """The words at the beginning and the end of a word, of a part of a `snake_case` name or of a `camelCase` one."""
+    """The pattern of words that stand alone, or are a part of a `snake_case` or a `camelCase` name."""
     words = words.replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*(?:#:?[ \t]*)?)")
     return re.compile(rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?!(?<=\.)tell\()(?i:{words})(?![a-z]|(?<=[A-Z])[A-Z])")
 
@@ -57,7 +57,7 @@ _PATTERNS = [(_compiled(words), advice) for words, advice in WORDS.items()]
 
 
 def findings(text: str) -> Iterator[tuple[int, str, str]]:
-    """What is to be written otherwise: the line, the word and the advice, line by line.
+    """Find the words in a text that have to be replaced: the line, the word and the advice, line by line.
 
     :param text: of a file.
     """
@@ -67,7 +67,7 @@ def findings(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def paths(root: Path) -> list[str]:
-    """The files to look at, from the root of a checkout on: those that git tracks, or would.
+    """The files to check, as paths from the root of a checkout: those that git tracks, or does not ignore.
 
     :param root: of the checkout.
     """

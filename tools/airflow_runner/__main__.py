@@ -12,12 +12,12 @@ from tools.airflow_runner.api import AirflowApi
 from tools.airflow_runner.code import CHECKOUT
 from tools.airflow_runner.demo import run_demo
 
-#: How long Airflow stays after a demo, for a look at the run in its UI.
+#: How long Airflow runs after a demo, so that users can look at the run in its UI.
 MINUTES_AFTER_DEMO = 15
 
 
 def up() -> int:
-    """Start an Airflow that stays, unless it is up already."""
+    """Start an Airflow that keeps running, unless one is up already."""
     url = checkout.up()
     print(f"Airflow is up: {url}   (no password; its files are in {checkout.HOME.relative_to(CHECKOUT)}/)")
     print("make down ends it.")
@@ -25,13 +25,13 @@ def up() -> int:
 
 
 def down() -> int:
-    """End what :func:`up` or :func:`demo` started, from whichever shell."""
+    """End the Airflow that :func:`up` or :func:`demo` started, in any shell."""
     print("Airflow is down." if checkout.down() else "Airflow was not up.")
     return 0
 
 
 def demo() -> int:
-    """Run the retraining DAG in the Airflow that is up, or else in one that ends some time after it."""
+    """Run the retraining DAG in the Airflow that is up, or else in one that ends some time after the demo."""
     url, ends_itself = checkout.up_for(MINUTES_AFTER_DEMO * 60)
     status = run_demo(AirflowApi(url))
     print(f"See the run in Airflow's UI: {url}   (no password)")
@@ -44,11 +44,11 @@ COMMANDS = {"up": up, "down": down, "demo": demo}
 
 
 def main() -> int:
-    """Run the command that was asked for."""
+    """Run the command that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tools.airflow_runner", description=__doc__)
     parser.add_argument("command", choices=COMMANDS)
     command = parser.parse_args().command
-    # A SIGTERM unwinds as Ctrl-C does: an Airflow that is only starting is stopped.
+    # SIGTERM raises an exception as Ctrl-C does, so that an Airflow that is still starting is stopped.
     signal.signal(signal.SIGTERM, _exit)
     try:
         return COMMANDS[command]()

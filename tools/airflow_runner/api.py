@@ -13,13 +13,13 @@ import httpx
 
 T = TypeVar("T")
 
-#: What the API says where the database was locked, and the seconds before each next attempt.
+#: The message of the API where the database was locked, and the seconds before each further attempt.
 _LOCKED = "Database error"
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-#: Where a DAG run or a task instance stays.
+#: The states in which a DAG run or a task instance stays.
 FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-#: Seconds to wait for what takes a few on an idle machine, and for the end of a task or a run. Both are upper bounds,
-#: for machines that stall.
+#: Seconds to wait for something that takes a few seconds on an idle machine, and for the end of a task or a run. Both
+#: are upper bounds, for machines that stall.
 TIMEOUT = 180.0
 RUN_TIMEOUT = 360.0
 #: Seconds to wait for an answer: longer than the API server itself waits for SQLite's lock.
@@ -32,7 +32,7 @@ class AirflowApiError(Exception):
     The API answered with an error.
 
     :param status: HTTP status.
-    :param detail: what it said, with method and path.
+    :param detail: the answer, with method and path.
     """
 
     def __init__(self, status: int, detail: str) -> None:
@@ -42,12 +42,12 @@ class AirflowApiError(Exception):
 
 def wait_until(probe: Callable[[], T | None], timeout: float, what: Callable[[], str], every: float = 0.2) -> T:
     """
-    Call until the answer is something.
+    Call a function until it returns something.
 
-    :param probe: returns None for "not yet". An API server that does not answer, or answers with its own failure, means
-        the same: the database is locked now and then, and a busy machine stalls.
+    :param probe: returns None for "not yet". An API server that does not answer, or answers with an internal error,
+        means the same: the database is locked now and then, and a busy machine stalls.
     :param timeout: seconds.
-    :param what: says, after the timeout, what was waited for and what was seen instead.
+    :param what: returns, after the timeout, what was waited for and what was seen instead.
     :param every: seconds between two calls.
     :raises TimeoutError: it took too long; with the last such failure of the API server.
     """
@@ -66,7 +66,7 @@ def wait_until(probe: Callable[[], T | None], timeout: float, what: Callable[[],
 
 
 def _is_passing(error: AirflowApiError | httpx.HTTPError) -> bool:
-    """Whether the same request may be answered later: no answer has come, or one of the 5xx."""
+    """Whether the same request may succeed later: there was no answer, or a status from 500 on."""
     if isinstance(error, AirflowApiError):
         return error.status >= 500
     if isinstance(error, httpx.HTTPStatusError):
@@ -75,7 +75,7 @@ def _is_passing(error: AirflowApiError | httpx.HTTPError) -> bool:
 
 
 def _seen(what: Callable[[], str]) -> str:
-    """Return what was seen, which may have to be asked of the API server, too."""
+    """Return what was seen. That may need requests to the API server, which may fail as well."""
     try:
         return what()
     except (AirflowApiError, httpx.HTTPError) as error:
@@ -96,8 +96,8 @@ class AirflowApi:
     def __init__(self, url: str) -> None:
         self.url = url
         self._client = httpx.Client(base_url=url, timeout=ANSWER_SECONDS)
-        # The API server writes its log of actions in its event loop. With SQLite this stops it, and all of Airflow with
-        # it, where another request has the database's lock and waits for the event loop.
+        # The API server writes its audit log in its event loop. With SQLite this blocks the server, and all of Airflow,
+        # if another request has the database's lock and waits for the event loop.
         self._writing = Lock()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class AirflowApi:
 
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
         """
-        Call the API; again where SQLite was locked by another writer, and the request has done nothing.
+        Call the API. The call is repeated where another writer had locked SQLite, so that the request had no effect.
 
         :param method: HTTP method.
         :param path: below ``/api/v2``.
@@ -137,12 +137,12 @@ class AirflowApi:
             return None
 
     def health(self) -> dict[str, str | None]:
-        """Return the status of each component; empty while the API server is not there."""
+        """Return the status of each component; empty while the API server does not answer."""
         try:
             answer = self._client.get("/api/v2/monitor/health", timeout=_HEALTH_SECONDS)
             if answer.is_success:
-                # The first request to the execution API builds its routes, which takes seconds:
-                # asked now, the first task does not wait for it.
+                # The first request to the execution API builds its routes, which takes seconds. It is sent now, so that
+                # the first task does not wait for it.
                 self._client.get("/execution/health")
         except httpx.TransportError:
             return {}
@@ -178,7 +178,7 @@ class AirflowApi:
         :param dag_id: the DAG.
         :param conf: the run's conf.
         :param timeout: seconds to wait for the DAG, and for the run.
-        :param run_id: the run's id; None has Airflow choose one.
+        :param run_id: the run's id; None lets Airflow choose one.
         :return: the run's id.
         """
         self.wait_for_dag(dag_id, timeout)
@@ -226,7 +226,7 @@ class AirflowApi:
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         """
-        Return task id -> state; a mapped task has a ``[map_index]`` behind its id.
+        Return task id -> state; a mapped task has a ``[map_index]`` after its id.
 
         :param dag_id: the DAG.
         :param run_id: the run.
@@ -266,7 +266,8 @@ class AirflowApi:
         :param states: one state or several.
         :param timeout: seconds.
         :param map_index: of a mapped task.
-        :param try_number: not before this try; after :meth:`clear`, as the server answers before it commits.
+        :param try_number: the first try to wait for. Set it after :meth:`clear`, as the server answers before it
+            commits.
         :return: the task instance.
         :raises TimeoutError: with the states of the run's tasks.
         """

@@ -16,7 +16,7 @@ HOME = CHECKOUT / ".airflow" / "up"
 
 
 def up() -> str:
-    """Start Airflow, unless it is up with the code that is here, and let it stay. Return its address."""
+    """Start Airflow, unless it is up with the current code, and keep it running. Return its address."""
     with _one_at_a_time():
         record = _reusable() or _start()
         stop_expiry(record)
@@ -25,9 +25,9 @@ def up() -> str:
 
 def up_for(seconds: float) -> tuple[str, bool]:
     """
-    Start Airflow for a time, or take the one that is up.
+    Start Airflow for a limited time, or use the one that is up.
 
-    :param seconds: from now; of no effect on an Airflow that :func:`up` let stay.
+    :param seconds: from now; without effect on an Airflow that :func:`up` keeps running.
     :return: its address, and whether it will end by itself.
     """
     with _one_at_a_time():
@@ -40,7 +40,7 @@ def up_for(seconds: float) -> tuple[str, bool]:
 
 
 def down() -> bool:
-    """End Airflow and every process that came of it; return whether it was up."""
+    """End Airflow and every process that it started; return whether it was up."""
     was_up = recorded_url(HOME) is not None
     end_recorded(HOME)
     return was_up

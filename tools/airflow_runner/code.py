@@ -1,4 +1,4 @@
-"""Whether an Airflow that runs was started from the code that is there now."""
+"""Finds out whether a running Airflow was started from the current code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
-#: What an instance has in memory, or was set up by. DAG files are not: Airflow reads them again.
+#: The files that an instance has in memory, or was set up from. DAG files are not among them: Airflow reads them again.
 LOADED = (
     "pyproject.toml",
     "constraints/*.txt",
@@ -19,7 +19,7 @@ LOADED = (
 
 def code_digest(checkout: Path = CHECKOUT) -> str:
     """
-    Return a digest of the package, its pinned dependencies, the runner and the Python.
+    Return a digest of the package, its pinned dependencies, the runner and the version of Python.
 
     :param checkout: the project's folder.
     """

@@ -1,4 +1,4 @@
-"""``make demo``: one run of the retraining DAG, shown as it goes."""
+"""``make demo``: one run of the retraining DAG, with its progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.airflow_runner.report import render_result
 DAG_ID = "demo_retraining"
 TRAIN_TASK = "train"
 
-#: What the replicas say, and what the operator says of the job's phases.
+#: The lines of the replicas, and those of the operator about the job's phases.
 JOB_LINE = re.compile(r"\[[a-z]+-\d+\] |(Submitted t|Adopted t|T)raining job ")
 
 
@@ -56,7 +56,7 @@ def _follow(airflow: AirflowApi, run_id: str, say: Progress, timeout: float) -> 
     seen_lines = 0
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        # Asked first: what is printed after it is then complete.
+        # Read first: if the run has ended, everything that is printed below is complete.
         run_state = airflow.run_state(DAG_ID, run_id)
         states = airflow.task_states(DAG_ID, run_id)
         if states.get(TRAIN_TASK) not in {None, "scheduled", "queued"}:
@@ -75,5 +75,5 @@ def _follow(airflow: AirflowApi, run_id: str, say: Progress, timeout: float) -> 
 
 
 def _job_lines(log: str) -> list[str]:
-    """Return what is said of the job, out of all that is in the task's log."""
+    """Return the lines about the job, out of all lines of the task's log."""
     return [line for line in log.splitlines() if JOB_LINE.match(line)]

@@ -1,4 +1,4 @@
-"""Ends an instance after a time, whatever becomes of the command, the shell and the checkout that started it.
+"""Ends an instance after a time, whatever happens to the command, the shell and the checkout that started it.
 
 ``python -m tools.airflow_runner.expiry HOME SECONDS`` runs as a process of the instance itself, so whatever ends
 the instance ends it too.
@@ -18,13 +18,13 @@ from tools.airflow_runner import processes
 from tools.airflow_runner.record import Record, read_record
 from tools.airflow_runner.settings import MARKER
 
-#: How the process is distinguished from the instance's others.
+#: Distinguishes the process from the other processes of the instance.
 _MODULE = "tools.airflow_runner.expiry"
 
 
 def start_expiry(record: Record, seconds: float) -> None:
     """
-    Let an instance end after a time, in place of any time that was set before.
+    End an instance after a time, which replaces any time that was set before.
 
     :param record: the instance.
     :param seconds: from now.
@@ -43,7 +43,7 @@ def start_expiry(record: Record, seconds: float) -> None:
 
 def stop_expiry(record: Record) -> None:
     """
-    Let an instance stay.
+    Keep an instance running, without a limit of time.
 
     :param record: the instance.
     """
@@ -67,7 +67,7 @@ def _running(record: Record) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Sleep, and end the instance that is in that home now. All that this needs is in memory before the sleep."""
+    """Sleep, and end the instance that is in the home now. Everything that this needs is loaded before the sleep."""
     home, seconds = Path(sys.argv[1]), float(sys.argv[2])
     if record := read_record(home):
         time.sleep(seconds)

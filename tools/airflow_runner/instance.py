@@ -31,7 +31,7 @@ from tools.airflow_runner.settings import (
     write_config,
 )
 
-#: Component -> its command. Logs are read from the common folder, so no server is needed for them.
+#: Component -> its command. Logs are read from the common folder, so no log server is needed.
 COMPONENTS: Mapping[str, Sequence[str]] = {
     "api-server": ["api-server"],
     "dag-processor": ["dag-processor"],
@@ -39,11 +39,11 @@ COMPONENTS: Mapping[str, Sequence[str]] = {
     "triggerer": ["triggerer", "--skip-serve-logs"],
 }
 
-#: What the health endpoint calls them, and the metadata database.
+#: The names of these components, and of the metadata database, at the health endpoint.
 HEALTHY_PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
-#: How often an Airflow is looked at before it counts as lost, and the seconds in between: on a busy machine a heartbeat
-#: or an answer is late now and then.
+#: How often the health of an Airflow is checked before it counts as lost, and the seconds in between: on a busy machine
+#: a heartbeat or an answer is late now and then.
 _LOOKS = 3
 _BETWEEN_LOOKS = 2.0
 
@@ -57,8 +57,8 @@ class AirflowInstance(AirflowApi):
     :param dags: folders with DAG files.
     :param config: section -> option -> value, over the defaults of :mod:`tools.airflow_runner.settings`.
     :param env: environment variables for all of its processes.
-    :param env_of: component -> environment variables for it alone, and for what it starts. Workers are started by the
-        scheduler.
+    :param env_of: component -> environment variables for it alone, and for the processes that it starts. The scheduler
+        starts the workers.
     :param path: of its address, such as ``/team/airflow``; empty for none.
 
     As a context manager it starts, and stops at the end.
@@ -104,8 +104,8 @@ class AirflowInstance(AirflowApi):
         Start all components and wait until each is healthy.
 
         :param timeout: seconds.
-        :raises TimeoutError: one is not; all are stopped again.
-        :raises RuntimeError: one ended; all are stopped again.
+        :raises TimeoutError: a component is not healthy; all are stopped again.
+        :raises RuntimeError: a component ended; all are stopped again.
         """
         self.prepare()
         try:
@@ -119,9 +119,9 @@ class AirflowInstance(AirflowApi):
 
     def prepare(self, like: AirflowInstance | None = None) -> None:
         """
-        Make the home with its settings and its database, which is what a command of Airflow's needs.
+        Create the home with its settings and its database, which are what Airflow's commands need.
 
-        :param like: another one, prepared, whose rows the database gets.
+        :param like: another prepared instance, whose rows are copied into the database.
         """
         end_recorded(self.home)
         shutil.rmtree(self.home, ignore_errors=True)
@@ -136,7 +136,7 @@ class AirflowInstance(AirflowApi):
 
     def stop(self, grace: float = 10) -> None:
         """
-        End all components, and every process that came of them.
+        End all components, and every process that they started.
 
         :param grace: seconds between SIGTERM and SIGKILL.
         """
@@ -147,11 +147,11 @@ class AirflowInstance(AirflowApi):
 
     def wait_until_healthy(self, timeout: float = TIMEOUT) -> None:
         """
-        Wait until the health endpoint calls every component healthy.
+        Wait until the health endpoint reports that every component is healthy.
 
         :param timeout: seconds.
-        :raises TimeoutError: one is not.
-        :raises RuntimeError: one ended.
+        :raises TimeoutError: a component is not healthy.
+        :raises RuntimeError: a component ended.
         """
 
         def probe() -> bool | None:
@@ -173,7 +173,7 @@ class AirflowInstance(AirflowApi):
 
     def add(self, name: str, component: str) -> None:
         """
-        Start one more of a component, as a deployment with several of them has; do not wait for it.
+        Start another process of a component, as in a deployment with several of them; do not wait for it.
 
         :param name: what to call it; its output goes to ``<name>.log``.
         :param component: a key of :data:`COMPONENTS`.
@@ -182,7 +182,7 @@ class AirflowInstance(AirflowApi):
 
     def send(self, component: str, signum: signal.Signals) -> None:
         """
-        Signal a component's whole process group, which goes on.
+        Send a component's whole process group a signal that does not end it.
 
         :param component: a key of :data:`COMPONENTS`, or a name given to :meth:`add`.
         :param signum: the signal, such as SIGSTOP.
@@ -193,7 +193,7 @@ class AirflowInstance(AirflowApi):
         """
         Stop a component's whole process group, but not while it holds a lock of the database.
 
-        It goes on with SIGCONT.
+        It continues with SIGCONT.
 
         :param component: a key of :data:`COMPONENTS`, or a name given to :meth:`add`.
         """
@@ -230,7 +230,7 @@ class AirflowInstance(AirflowApi):
 
     def sql(self, statement: str, **values: Any) -> list[Row[Any]]:
         """
-        Run a statement on the database, for what no request to the API server does.
+        Run a statement on the database, where the REST API has no request for it.
 
         :param statement: with a ``:name`` for each value.
         :param values: by these names.
@@ -257,7 +257,7 @@ class AirflowInstance(AirflowApi):
         with (self.home / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [sys.executable, "-m", "airflow", *COMPONENTS[component]],
-                # By PGAPPNAME, PostgreSQL knows whose session is whose.
+                # PGAPPNAME shows in PostgreSQL which component a session belongs to.
                 env={**self.env, "PGAPPNAME": name, **self._env_of.get(component, {})},
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,

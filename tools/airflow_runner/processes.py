@@ -1,7 +1,7 @@
-"""Finding and ending all processes of an instance, however far they went from the one that started them.
+"""Finds and ends all processes of an instance, including those that have left its process tree.
 
-A training job's processes have sessions and parents of their own, so neither a process group nor a process
-tree holds all of them. The environment does: whatever an instance starts inherits its marker.
+A training job's processes have sessions and parents of their own, so neither a process group nor a process tree
+contains all of them. They are found by their environment: every process that an instance starts inherits its marker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _END_SECONDS = 30.0
 
 def of_instance(marker: str) -> list[psutil.Process]:
     """
-    Return the living processes of an instance, but not the one that asks.
+    Return the living processes of an instance, without the calling process.
 
     :param marker: identity of the instance.
     """
@@ -37,7 +37,7 @@ def of_instance(marker: str) -> list[psutil.Process]:
 
 def end_all(marker: str, grace: float = 10.0) -> None:
     """
-    End all processes of an instance: SIGTERM, and SIGKILL for what is left after the grace period.
+    End all processes of an instance: SIGTERM, and SIGKILL for those that are left after the grace period.
 
     :param marker: identity of the instance.
     :param grace: seconds between the two.

@@ -1,4 +1,4 @@
-"""What an instance leaves in its home, so that another process finds it."""
+"""The file that an instance writes to its home, so that other processes find the instance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.airflow_runner import processes
 @dataclass(frozen=True)
 class Record:
     """
-    An instance, for others than the process that started it.
+    An instance, for other processes than the one that started it.
 
     :param home: its AIRFLOW_HOME.
     :param marker: its identity; see :mod:`tools.airflow_runner.processes`.
@@ -29,14 +29,14 @@ class Record:
     outside: str = ""
 
     def write(self) -> None:
-        """Leave it in the home."""
+        """Write the record to the home."""
         _file(Path(self.home)).write_text(json.dumps(asdict(self)))
 
     def end(self, grace: float = 10) -> None:
         """
         End the instance, and remove its files outside its home.
 
-        The record goes, unless there is no home any more or another instance has it.
+        The record is removed, unless the home is gone or belongs to another instance.
 
         :param grace: seconds between SIGTERM and SIGKILL.
         """
@@ -49,9 +49,9 @@ class Record:
 
 def read_record(home: Path) -> Record | None:
     """
-    Return the instance that was started there, dead or alive.
+    Return the instance that was started in a home, whether it still runs or not.
 
-    :param home: its AIRFLOW_HOME. The copy of another one's home counts as a home without a record.
+    :param home: its AIRFLOW_HOME. A copy of another instance's home counts as a home without a record.
     """
     try:
         record = Record(**json.loads(_file(home).read_text()))
@@ -62,7 +62,7 @@ def read_record(home: Path) -> Record | None:
 
 def recorded_url(home: Path) -> str | None:
     """
-    Return the address of the instance that was started there and whose processes are alive.
+    Return the address of the instance that runs in a home; None where none runs.
 
     :param home: its AIRFLOW_HOME.
     """
@@ -72,7 +72,7 @@ def recorded_url(home: Path) -> str | None:
 
 def end_recorded(home: Path) -> bool:
     """
-    End the instance that was started there, by whichever process.
+    End the instance that was started in a home, whichever process started it.
 
     :param home: its AIRFLOW_HOME.
     :return: whether there was one.

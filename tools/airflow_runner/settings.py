@@ -9,8 +9,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-#: Each process of an instance carries its identity under this name, and so does all that they start. It must not
-#: begin with AIRFLOW_, which the local backend keeps from training jobs.
+#: The environment variable with the identity of an instance. Each process of the instance has it, and so has each
+#: process that these start. Its name must not begin with AIRFLOW_: the local backend keeps such variables from training
+#: jobs.
 MARKER = "TRAINER_RUNNER_INSTANCE"
 
 Config = Mapping[str, Mapping[str, str]]
@@ -18,9 +19,9 @@ Config = Mapping[str, Mapping[str, str]]
 #: Seconds for which a process waits until it may write. SQLite has one writer at a time; on a busy machine the others
 #: wait longer than the default 5 s.
 LOCK_SECONDS = 30
-#: The same for the API server. It writes its log of actions in its event loop: where another of its requests holds the
-#: lock and waits for the event loop, each waits for the other until this time is over, and all of Airflow for both. It
-#: has to be over before the scheduler counts as dead. Whoever has sent the request sends it again.
+#: The same for the API server. It writes its audit log in its event loop. If another of its requests holds the lock and
+#: waits for the event loop, the two wait for each other, and all of Airflow waits for them, until this time is over. It
+#: has to be over before the scheduler counts as dead. The client sends the request again.
 API_SERVER_LOCK_SECONDS = 5
 
 
@@ -33,7 +34,7 @@ def base_config(
     :param home: its AIRFLOW_HOME.
     :param port: the API server's port on 127.0.0.1.
     :param dags: the folders with DAG files, each becomes a DAG bundle of its own.
-    :param database: how SQLAlchemy reaches its metadata.
+    :param database: the URL of its metadata database, for SQLAlchemy.
     :param path: below which the API server answers, such as ``/team/airflow``; empty for none.
     """
     url = f"http://127.0.0.1:{port}{path}"
@@ -67,7 +68,7 @@ def base_config(
         "dag_processor": {
             "dag_bundle_config_list": json.dumps(bundles),
             "refresh_interval": "5",
-            # A file that has changed is parsed at once; others would take half a core at 5 s.
+            # A changed file is parsed at once. Parsing the others every 5 s would take half a core.
             "min_file_process_interval": "600",
             "parsing_processes": "1",
         },
@@ -78,7 +79,7 @@ def write_config(path: Path, *layers: Config) -> None:
     """
     Write an ``airflow.cfg``; of two layers that set the same option, the later one wins.
 
-    :param path: where to.
+    :param path: of the file.
     :param layers: section -> option -> value.
     """
     parser = configparser.ConfigParser(interpolation=None)
@@ -95,7 +96,7 @@ def write_config(path: Path, *layers: Config) -> None:
 
 def environment(home: Path, marker: str, extra: Mapping[str, str]) -> dict[str, str]:
     """
-    Return the environment of an instance's processes: the caller's own, without its Airflow.
+    Return the environment of an instance's processes: the caller's own, without the settings of its Airflow.
 
     :param home: AIRFLOW_HOME.
     :param marker: identity of the instance.

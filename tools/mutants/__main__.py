@@ -1,4 +1,4 @@
-"""``python -m tools.mutants``: break the code in each way of the lists, and run the tests that have to notice."""
+"""``python -m tools.mutants``: put each fault of the lists into the code, and run the tests that have to notice it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.mutants.worker import FAILED, PASSED, Outcome, Worker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LISTS = Path(__file__).resolve().parent / "lists"
-#: How many times longer the tests of a mutation may take that hung, when they run again with nothing beside them.
+#: How many times longer tests that hung may take when they run again, with nothing else running.
 _LONGER = 2
 
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     Run the command.
 
-    :param arguments: of the command line; those of this process where they are left out.
+    :param arguments: of the command line; None for those of this process.
     :return: the exit status: 0 when the tests noticed each mutation.
     """
     options = _options(arguments)
@@ -60,7 +60,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _pass_unbroken(workers: Sequence[Worker], mutations: Sequence[Mutation], limit: float) -> bool:
-    """Return whether the tests pass without a mutation: those that fail anyway would notice each."""
+    """Return whether the tests pass without a mutation: a test that fails anyway would seem to notice each one."""
     tests = sorted({test for mutation in mutations for test in mutation.tests})
     shares = [share for at in range(len(workers)) if (share := tests[at :: len(workers)])]
     with ThreadPoolExecutor(len(workers)) as pool:
@@ -94,7 +94,7 @@ def _try_all(workers: Sequence[Worker], mutations: Sequence[Mutation], limit: fl
                 verdicts.append(_describe(tried[future], future.result()))
     finally:
         pool.shutdown(cancel_futures=True)
-    # A machine that was busy is no test that noticed.
+    # Tests that hung run again: the machine may have been busy, and then no test has noticed the mutation.
     return verdicts + [_describe(each, workers[0].try_mutation(each, _LONGER * limit)) for each in hung]
 
 
@@ -112,6 +112,6 @@ def _describe(mutation: Mutation, outcome: Outcome) -> str:
 
 
 if __name__ == "__main__":
-    # A SIGTERM unwinds as Ctrl-C does: the copies are removed.
+    # SIGTERM raises an exception as Ctrl-C does, so that the copies are removed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

@@ -10,7 +10,7 @@ import yaml
 
 
 class ListError(Exception):
-    """A list that does not fit the code, or itself."""
+    """A list that does not fit the code, or that is wrong in itself."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Mutation:
     """
     A fault that a careless change could bring.
 
-    :param name: what goes wrong, in the words of whoever uses the code.
+    :param name: what goes wrong, in the words of a user of the code.
     :param file: the module that is changed, from the checkout's root.
     :param old: the text that is replaced; it occurs once in the module.
     :param new: what replaces it.
-    :param tests: what pytest is given: files, or single tests in them. One of these tests has to fail.
+    :param tests: the arguments of pytest: files, or single tests in them. One of these tests has to fail.
     """
 
     name: str
@@ -60,7 +60,7 @@ def read_lists(folder: Path, checkout: Path) -> list[Mutation]:
 
     :param folder: of the lists.
     :param checkout: of the code.
-    :raises ListError: one does not fit, or is not written as the others are.
+    :raises ListError: a mutation does not fit, or an entry has another form than it should.
     """
     mutations = [_read(entry, path) for path in sorted(folder.glob("*.yaml")) for entry in _entries(path)]
     names = [mutation.name for mutation in mutations]

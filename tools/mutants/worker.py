@@ -19,9 +19,9 @@ from tools.mutants.mutation import Mutation
 
 #: Exit statuses of pytest: all tests passed, and a test failed. Others mean that tests could not be run.
 PASSED, FAILED = 0, 1
-#: What pytest-timeout says of a test that takes too long.
+#: Part of the message of pytest-timeout about a test that takes too long.
 _TOO_LONG = "from pytest-timeout"
-#: How much longer than its tests a run may take, in times of one test: it can also hang where none runs.
+#: How many limits of one test a run may take in addition to its tests: it can also hang outside of a test.
 _AROUND_TESTS = 5
 
 
@@ -33,7 +33,7 @@ class Outcome:
     :param status: pytest's exit status.
     :param seconds: how long they took.
     :param output: what pytest printed.
-    :param hung: whether they were ended because one did not come to its end.
+    :param hung: whether the tests were ended because one of them did not end.
     """
 
     status: int
@@ -52,8 +52,8 @@ class Worker:
     """
     A copy of a checkout, for one test run at a time.
 
-    :param checkout: what is copied: the files that git has, and those that it does not ignore.
-    :param folder: where the copy goes; it is not there yet.
+    :param checkout: to copy: the files that git tracks, and the untracked files that it does not ignore.
+    :param folder: in which the copy is created; it must not exist yet.
     """
 
     def __init__(self, checkout: Path, folder: Path) -> None:
@@ -84,7 +84,7 @@ class Worker:
         """
         Run tests, up to the first that fails.
 
-        :param tests: what pytest is given.
+        :param tests: the arguments of pytest.
         :param limit: seconds that one test may take.
         """
         environment = os.environ | {MARKER: str(self._copy), "PYTHONPATH": str(self._copy), "TMPDIR": str(self._tmp)}
@@ -123,5 +123,5 @@ def _files(checkout: Path) -> list[str]:
 
 def _write(path: Path, code: str) -> None:
     path.write_text(code)
-    # Python knows stale bytecode by time, in seconds, and size. A fault may change neither.
+    # Python recognizes stale bytecode by the time of the source, in seconds, and its size. A fault may change neither.
     Path(cache_from_source(path)).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where the metadata of an instance is: in SQLite, or in a PostgreSQL of its own."""
+"""The metadata database of an instance: SQLite, or a PostgreSQL server of its own."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ DEFAULT = "sqlite"
 
 
 class Database(Protocol):
-    """A metadata database of an instance alone."""
+    """A metadata database that only one instance uses."""
 
     def prepare(self, env: Mapping[str, str], like: Any = None) -> None:
         """
-        Make it, as ``airflow db migrate`` does.
+        Create the database, as ``airflow db migrate`` does.
 
         :param env: of its processes.
-        :param like: a database of the same kind whose rows it gets.
+        :param like: a database of the same kind, whose rows are copied into this one.
         """
 
     def url(self, lock_seconds: int) -> str:
         """
-        Return how SQLAlchemy reaches it.
+        Return the URL of the database, for SQLAlchemy.
 
-        :param lock_seconds: after which a client gives up that waits for another one's lock on all of the database.
+        :param lock_seconds: how long a client waits for another client's lock on the whole database before it gives up.
         """
 
     def is_held_by(self, component: str) -> bool:
         """
-        Return whether a component that is stopped would keep others waiting.
+        Return whether a stopped component holds a lock that others would wait for.
 
         :param component: a key of :data:`~tools.airflow_runner.instance.COMPONENTS`.
         """

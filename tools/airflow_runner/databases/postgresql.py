@@ -1,4 +1,4 @@
-"""A PostgreSQL for one instance alone: Debian's programs, on a free port of this machine."""
+"""A PostgreSQL server for one instance: Debian's programs, on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tools.airflow_runner.databases.template import cache_folder, migrate
 #: PostgreSQL does not run as root.
 _USER = "postgres"
 _DATABASE = "airflow"
-#: Whatever the locale of the machine is.
+#: The same encoding and locale on every machine.
 _TEXT = ("--encoding=UTF8", "--no-locale")
-#: Raised with each change of how a template is made.
+#: The version of the templates: increase it when they are created in another way.
 _FORMAT = 2
-#: Nothing here has to outlive a loss of power.
+#: Faster, and without durability: no data has to survive a power failure.
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
-#: Sessions of components that hold rows, or may once their statement is done.
+#: Selects the sessions of a component that hold row locks, or may hold some after their current statement.
 _HOLDING = (
     "select 1 from pg_stat_activity where application_name = :name "
     "and (state = 'active' or state like 'idle in transaction%')"
@@ -37,8 +37,8 @@ class Postgresql:
     """
     A server with one database.
 
-    :param name: of its folder, unlike that of any other. The folder is among the machine's temporary files, where the
-        server's user comes to it.
+    :param name: a unique name for its folder. The folder is among the machine's temporary files, where the server's
+        user can reach it.
     """
 
     def __init__(self, name: str) -> None:
@@ -70,7 +70,7 @@ class Postgresql:
             arguments = (f"--pgdata={self._data}", f"--options={options}", f"--log={log}", "--wait", "--timeout=180")
             self._run("pg_ctl", *arguments, "start", env=env)
         except BaseException as error:
-            # One that is slow to start would go on.
+            # A server that is slow to start would continue to start.
             with contextlib.suppress(Exception):
                 self._run("pg_ctl", f"--pgdata={self._data}", "--mode=immediate", "--wait", "stop")
             if not isinstance(error, subprocess.CalledProcessError):
@@ -78,7 +78,7 @@ class Postgresql:
             raise RuntimeError(f"PostgreSQL does not start:\n{_end_of(log)}") from error
 
     def stop(self) -> None:
-        """End the server, whoever is connected to it."""
+        """End the server, even if clients are connected to it."""
         self._run("pg_ctl", f"--pgdata={self._data}", "--mode=fast", "--wait", "stop")
 
     @property
@@ -108,7 +108,7 @@ class Postgresql:
         return "--host=127.0.0.1", f"--port={self.port}", f"--username={_DATABASE}"
 
     def url(self, lock_seconds: int) -> str:
-        """Return its address; its locks are those of single rows, for which clients wait as they like."""
+        """Return its URL. ``lock_seconds`` is not used: PostgreSQL locks single rows and not the whole database."""
         return f"postgresql+psycopg2://{_DATABASE}@127.0.0.1:{self.port}/{_DATABASE}"
 
     def is_held_by(self, component: str) -> bool:
@@ -127,7 +127,7 @@ class Postgresql:
 
     @property
     def data(self) -> Path:
-        """The folder with its files, which another server starts with where this one has ended."""
+        """The folder with its files. Another server can start with a copy of them once this one has ended."""
         return self._data
 
     def _make_folder(self) -> None:
@@ -152,7 +152,7 @@ def _programs() -> Path:
 
 
 def _template() -> Path:
-    """The files of a server that has ended, whose database has Airflow's tables."""
+    """The files of a stopped server, whose database has Airflow's tables."""
     name = f"metadata-{version('apache-airflow-core')}-postgresql-{_programs().parent.name}-{_FORMAT}"
     template = cache_folder() / name
     if not template.exists():
@@ -172,7 +172,7 @@ def _make(home: Path, template: Path) -> None:
             server.stop()
         copy = home / "data"
         shutil.copytree(server.data, copy, symlinks=True)
-        # Another process may have made it meanwhile.
+        # Another process may have created the template meanwhile.
         with contextlib.suppress(OSError):
             copy.rename(template)
     finally:

@@ -24,7 +24,7 @@ class Sqlite:
         self.file = file
 
     def prepare(self, env: Mapping[str, str], like: Sqlite | None = None) -> None:
-        """Copy the file of another, or the template."""
+        """Copy the file of another database, or the template."""
         if like:
             shutil.copyfile(like.file, self.file)
         else:
@@ -35,7 +35,9 @@ class Sqlite:
         return f"sqlite:///{self.file}?timeout={lock_seconds}"
 
     def is_held_by(self, component: str) -> bool:
-        """Return whether anyone holds its one lock: while all others go on, only a component that is stopped does."""
+        """Return whether its one lock is held: the components that run release it soon, and only a stopped one keeps
+        it.
+        """
         with closing(sqlite3.connect(self.file, timeout=2)) as database:
             try:
                 database.execute("begin immediate")
@@ -45,13 +47,13 @@ class Sqlite:
 
     @property
     def outside(self) -> str:
-        """None: its file is in the instance's home."""
+        """Empty: its file is in the instance's home."""
         return ""
 
 
 def copy_template(target: Path) -> None:
     """
-    Put a fresh metadata database there, as ``airflow db migrate`` makes it.
+    Copy a new metadata database to a path, as ``airflow db migrate`` creates it.
 
     :param target: path of the file.
     """
@@ -68,7 +70,7 @@ def _make(template: Path) -> None:
         database = home / "airflow.db"
         migrate(home, f"sqlite:///{database}")
         connection = sqlite3.connect(database)
-        # Kept in the file: with a write-ahead log, the processes that read don't block the one that writes.
+        # The file keeps this setting: with a write-ahead log, processes that read do not block the one that writes.
         connection.execute("PRAGMA journal_mode=WAL")
         connection.close()
         database.replace(template)

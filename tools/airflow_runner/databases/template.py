@@ -1,4 +1,4 @@
-"""What is kept for all instances: an empty database of each kind and Airflow version, with its tables."""
+"""Templates for all instances: an empty database for each kind and Airflow version, with Airflow's tables."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tools.airflow_runner.settings import environment, write_config
 
 
 def cache_folder() -> Path:
-    """Return the folder that outlives a checkout."""
+    """Return the folder for files that outlive a checkout."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "airflow-trainer-provider"
 
 
 def migrate(home: Path, url: str) -> None:
     """
-    Make Airflow's tables.
+    Create Airflow's tables.
 
-    :param home: an AIRFLOW_HOME for this alone.
+    :param home: an AIRFLOW_HOME that is used for nothing else.
     :param url: of the database.
     """
     write_config(
