@@ -1,10 +1,10 @@
-"""Retrain a model and let it through only if it is good enough: what `make demo` runs.
+"""Retrain a model, and accept it only if it is good enough. `make demo` runs this DAG.
 
 `prepare` writes training and held-out rows to a folder; `train` trains XGBoost on three ranks (a master and two
 workers); `evaluate` scores the model on the held-out rows; `gate` fails the run where the score is too low.
 
-The folder lies in `$AIRFLOW_HOME`, which all tasks see as long as they run on one machine. On more than one, use an
-address in your object store instead.
+The folder is in `$AIRFLOW_HOME`, which all tasks can read as long as they run on one machine. On several machines, use
+an address in your object store instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def demo_retraining() -> None:
 
     @task
     def gate(scores: dict[str, float]) -> None:
-        """Fail where the model is not good enough; what stands after this task does not run then."""
+        """Fail where the model is not good enough, so that no downstream task runs."""
         if scores["accuracy"] < LEAST_ACCURACY:
             raise ValueError(f"accuracy {scores['accuracy']:.3f} is below {LEAST_ACCURACY}")
 

@@ -1,7 +1,8 @@
-"""Delete what is kept of jobs once nothing needs it any more.
+"""Delete kept jobs that no task needs any more.
 
-The first task lists what the second one deletes; it could be mailed to the owners. Schedule it once for each backend,
-connection and namespace that jobs run in. On a cluster, leave `backend` out, which cleans up the jobs of all of them.
+The first task lists what the second one deletes; the list could be mailed to the owners. Schedule this DAG once for
+each backend, connection and namespace that jobs run in. On a cluster, leave `backend` out to clean up the jobs of all
+backends.
 """
 
 from __future__ import annotations

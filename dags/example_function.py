@@ -1,6 +1,7 @@
-"""A Python function as the job: each rank calls it, and the value of rank 0 is the task's.
+"""A Python function as the job: each rank calls it, and the task returns the value of rank 0.
 
-What the function imports, such as `mpi4py`, comes from where it runs: here the worker, on a cluster the image.
+The packages that the function imports, such as `mpi4py`, have to be installed where it runs: here on the worker, on a
+cluster in the image.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Part:
 
 
 def replica() -> Part:
-    """The part of this process, from what the launcher says."""
+    """The part of this process, from the variables that the launcher sets."""
     import os
 
     return Part(int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"]))
@@ -52,7 +53,7 @@ def example_function() -> None:
         for step in range(STEPS):
             # Each rank has a part of the sum.
             total += MPI.COMM_WORLD.allreduce(part.sum(range(step * size, (step + 1) * size)))
-            # Rank 0 prints a line, of which the tab Training shows how far this is.
+            # Rank 0 prints a line, from which the Training tab shows the progress.
             report(step=step + 1, total_steps=STEPS, metrics={"sum": total})
         print(f"rank {part.rank} of {part.ranks}: {total}")
         return {"sum": total, "squares": sum(squares)}

@@ -1,4 +1,4 @@
-"""JAX on two processes, joined to one runtime by jax.distributed; on CPUs they talk through gloo."""
+"""JAX on two processes, joined to one runtime by jax.distributed; on CPUs they communicate through gloo."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""PyTorch on two pods of a Kubernetes cluster, waited for in the triggerer.
+"""PyTorch on two pods of a Kubernetes cluster. The task waits in the triggerer.
 
-It needs the connection `kubernetes_default` to a cluster, and the rights in `deploy/rbac.yaml`. `backend: auto` takes
+It needs the connection `kubernetes_default` to a cluster, and the rights in `deploy/rbac.yaml`. `backend: auto` uses
 Kubeflow's Trainer or Training Operator where the cluster has one of them, and plain Jobs where it has none; the task's
 log says which, and why.
 """
@@ -14,7 +14,7 @@ from airflow.sdk import dag
 
 from airflow_trainer_provider import PyTorchJobOperator
 
-# Travels in the job's command, so that any image with torch will do. A script of yours lies in its image:
+# The script is passed in the job's command, so that any image with torch works. A script of your own is in its image:
 # command=["python3", "/app/train.py"].
 SCRIPT = (Path(__file__).resolve().parent / "training" / "linear_train.py").read_text()
 
@@ -23,7 +23,7 @@ PARAMS = {
     "namespace": "training",
     "image": "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime",
 }
-# What has no field of its own: PyTorch's data loaders need more shared memory than the 64 MiB that a pod has.
+# A setting of the pod itself, as an example: PyTorch's data loaders need more shared memory than the 64 MiB of a pod.
 POD_TEMPLATE = {
     "spec": {
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}],
@@ -45,10 +45,10 @@ def example_kubernetes() -> None:
         resources_per_node={"cpu": {"requests": "100m"}, "memory": {"requests": "256Mi", "limits": "1Gi"}},
         pod_template=POD_TEMPLATE,
         run_policy={
-            "startup_timeout_seconds": 900,  # no room for a pod in that time: the task fails, and says so
-            "infrastructure_retries": 2,  # a node was lost: the same try starts over
+            "startup_timeout_seconds": 900,  # if a pod finds no room in that time, the task fails and says so
+            "infrastructure_retries": 2,  # if a node is lost, the same try starts the job again
         },
-        execution_timeout=timedelta(hours=1),  # the cluster itself keeps it too
+        execution_timeout=timedelta(hours=1),  # the cluster itself enforces it too
         deferrable=True,
     )
 

@@ -1,7 +1,7 @@
 """MPI on two workers with two processes each: mpirun runs on the launcher.
 
-`python -m mpi4py` lets an exception in one rank end all of them. Under plain `python` that rank would wait for the
-others in MPI_Finalize, and the job would hang.
+`python -m mpi4py` makes an exception in one rank end all ranks. With plain `python` that rank would wait for the others
+in MPI_Finalize, and the job would hang.
 """
 
 from __future__ import annotations

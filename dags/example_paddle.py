@@ -1,4 +1,4 @@
-"""PaddlePaddle in collective mode on two nodes: paddle.distributed.launch on each, gloo between CPUs."""
+"""PaddlePaddle in collective mode on two nodes: paddle.distributed.launch on each, with gloo between CPUs."""
 
 from __future__ import annotations
 

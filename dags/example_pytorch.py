@@ -1,7 +1,7 @@
 """PyTorch on two nodes: torchrun on each, joined by the rendezvous that the operator sets up.
 
-`train` has a fixed number of nodes. `train_elastic` goes on with one node less where one is lost, and from the last
-checkpoint.
+`train` has a fixed number of nodes. `train_elastic` continues from the last checkpoint, with one node less, if a node
+is lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A master and workers that differ: one master without being asked for, workers with defaults, and one with its own.
+"""A master and workers with different settings: one master by default, workers with defaults, and one with its own.
 
 This is the shape of Polyaxon's distributed experiments: `n_workers` is `num_workers`, `default_worker` is the group
 `worker`, and an entry of `worker` by index is one of its `overrides`, which replaces the group's settings.

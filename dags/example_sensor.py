@@ -1,7 +1,7 @@
 """Start a job in one task and wait for it in another.
 
-The operator returns the job's handle at once; the sensor takes no worker's slot while it waits in the triggerer,
-and pushes to XCom what the operator would have. `deferrable=False` with `mode="reschedule"` does without a
+The operator returns the job's handle at once; the sensor takes no worker slot while it waits in the triggerer, and
+pushes to XCom what the operator would have pushed. `deferrable=False` with `mode="reschedule"` works without a
 triggerer.
 """
 

@@ -1,7 +1,7 @@
-"""A job with a tool: a page that rank 0 serves while it trains. It stands for TensorBoard, or Jupyter.
+"""A job with a tool: a page that rank 0 serves while it trains. TensorBoard or Jupyter work in the same way.
 
-On this machine the tool is at its own port, and the task's log and its page in Airflow's UI have the link. On a cluster
-`access` says who reaches it: see the how-to "Open the tools of a job".
+On this machine the tool listens on its own port, and the task's log and its page in Airflow's UI have the link. On a
+cluster, `access` says who can reach it: see the how-to "Open the tools of a job".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from airflow.sdk import dag, get_current_context, task
 from airflow_trainer_provider import XGBoostJobOperator
 
 SCRIPT = Path(__file__).resolve().parent / "training" / "xgboost_train.py"
-# Rank 0 serves the folder that it starts in, until it has trained. With TensorBoard it would be:
+# Rank 0 serves its working directory until its training has ended. With TensorBoard the command would be:
 # tensorboard --logdir logs --port 6006 --bind_all
 SERVE = """
 if [ "$TRAINER_REPLICA" = master-0 ]; then

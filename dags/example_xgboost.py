@@ -1,4 +1,4 @@
-"""XGBoost on a master and one worker, with a bound on the job's time and one restart after a failure.
+"""XGBoost on a master and one worker, with a time limit for the job and one restart after a failure.
 
 `demo_retraining.py` shows a whole pipeline around such a task.
 """

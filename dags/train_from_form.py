@@ -1,7 +1,7 @@
 """Train from a form: Airflow's trigger dialog asks for the size of the job, its time and the number of rounds.
 
-The form is made of the job's spec. Where Airflow's configuration names folders with presets and policies, the dialog
-offers the presets, and refuses what the policies do not allow. To copy a run, trigger the DAG again with the
+The form is generated from the job's spec. Where Airflow's configuration names folders with presets and policies, the
+dialog offers the presets, and refuses what the policies do not allow. To copy a run, trigger the DAG again with the
 configuration of that run.
 """
 

@@ -37,14 +37,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
 
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # CPUs of several processes
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # for CPUs in several processes
     rank, ranks = int(os.environ["JAX_PROCESS_ID"]), int(os.environ["JAX_NUM_PROCESSES"])
     jax.distributed.initialize(os.environ["JAX_COORDINATOR_ADDRESS"], num_processes=ranks, process_id=rank)
     print(f"process {rank} of {ranks} sees {jax.device_count()} devices", flush=True)
 
     images, digits = load_digits(return_X_y=True)
     images, held_out_images, digits, held_out_digits = train_test_split(images / 16, digits, random_state=0)
-    rows = len(images) // ranks  # all processes hold equally many
+    rows = len(images) // ranks  # the same number in each process
     mine = slice(rank * rows, (rank + 1) * rows)
     spread = NamedSharding(Mesh(numpy.array(jax.devices()), ("rows",)), PartitionSpec("rows"))
     all_images = jax.make_array_from_process_local_data(spread, images[mine].astype("float32"))

@@ -19,7 +19,7 @@ distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 rank, ranks = distributed.get_rank(), distributed.get_world_size()
 device = f"cuda:{os.environ['LOCAL_RANK']}" if torch.cuda.is_available() else "cpu"
 
-torch.manual_seed(rank)  # each rank has other rows
+torch.manual_seed(rank)  # each rank has different rows
 inputs = torch.randn(256, 4, device=device)
 targets = inputs.sum(dim=1, keepdim=True)
 

@@ -1,7 +1,7 @@
 """Fit a logistic regression with mpi4py: each rank computes the gradient of its rows, Allreduce adds them up.
 
-Run it as `python -m mpi4py mpi_train.py`: an exception in one rank then ends all. Run as plain `python`, that rank
-would wait in MPI_Finalize for the others, and they for it.
+Run it as `python -m mpi4py mpi_train.py`: an exception in one rank then ends all ranks. With plain `python`, that rank
+would wait for the others in MPI_Finalize, and the others would wait for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train a classifier of handwritten digits with PaddlePaddle, data-parallel over all ranks.
 
-paddle.distributed.launch sets each process's rank and peers; init_parallel_env() reads them. On CPUs the ranks talk
-through gloo.
+paddle.distributed.launch sets each process's rank and peers; init_parallel_env() reads them. On CPUs the ranks
+communicate through gloo.
 """
 
 from __future__ import annotations

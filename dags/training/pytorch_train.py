@@ -1,7 +1,7 @@
 """Train a classifier of handwritten digits with PyTorch, data-parallel over all ranks.
 
 torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process; init_process_group() reads them. Rank 0
-keeps a checkpoint, from which all ranks go on when an elastic job starts them again.
+saves a checkpoint, from which all ranks continue when an elastic job starts them again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
         optimizer.step()
         if rank == 0 and epoch % 10 == 9:
             print(f"epoch {epoch}: loss {loss.item():.3f}", flush=True)
-            # Replaced as a whole: a rank that is killed in between leaves the old one.
+            # The file is replaced as a whole: a rank that is killed in between leaves the old checkpoint.
             torch.save({"network": network.state_dict(), "epoch": epoch}, f"{options.checkpoint}.new")
             Path(f"{options.checkpoint}.new").replace(options.checkpoint)
 

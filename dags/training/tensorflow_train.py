@@ -24,7 +24,7 @@ def main() -> None:
     options = parser.parse_args()
 
     tf.config.threading.set_intra_op_parallelism_threads(1)  # several replicas share this machine
-    # First of all: the strategy has to be made before TensorFlow runs anything.
+    # This comes first: the strategy has to be created before TensorFlow runs anything.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     print(f"{task['type']} {task['index']} of {strategy.num_replicas_in_sync} replicas", flush=True)

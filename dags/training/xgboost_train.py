@@ -27,7 +27,7 @@ RANK, RANKS = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"]
 def join(seconds: float = 120) -> None:
     """Meet the other ranks at the tracker, which may not listen yet.
 
-    xgboost's own tries are seconds apart, so each try here is a new one.
+    xgboost's own retries are seconds apart, so each attempt here is a call of its own.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -85,6 +85,6 @@ if __name__ == "__main__":
     try:
         main()
     except Exception:
-        # The ordinary exit crashes, or lets other ranks fail first, while xgboost's connections are open.
+        # The ordinary exit crashes, or makes other ranks fail first, while xgboost's connections are open.
         traceback.print_exc()
         os._exit(1)
