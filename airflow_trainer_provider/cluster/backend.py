@@ -98,7 +98,7 @@ class ClusterBackend:
         self._cursors: dict[tuple[str, str], LogCursor] = {}
 
     def check(self, job: Plan) -> None:
-        """Refuse what the kind of the job's framework cannot express, and objects that no cluster takes."""
+        """Refuse fields that the kind of the job's framework cannot express, and objects that no cluster accepts."""
         kind = kind_for(self.name, job)
         if isinstance(job, JobPlan):
             check_pod_template(job)

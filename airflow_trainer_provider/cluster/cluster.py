@@ -67,7 +67,7 @@ class Cluster:
     async def close_all(cls) -> None:
         """Close all clusters of the running event loop, before that ends."""
         loop = asyncio.get_running_loop()
-        # Listed before they are dropped: both sets forget a cluster that nothing else holds.
+        # Listed before they are dropped: a weak set loses a cluster that nothing else refers to.
         clusters = list(_all_clusters.pop(loop, ()))
         _clusters.pop(loop, None)
         for cluster in clusters:

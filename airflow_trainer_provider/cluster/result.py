@@ -35,7 +35,7 @@ _AGAIN_SECONDS = 1.0
 
 
 async def result_of(client: Client, snapshot: Snapshot, seen: Frames) -> bytes | None:
-    """What rank 0 wrote; None where it wrote nothing.
+    """The result that rank 0 wrote; None where it wrote none.
 
     :param client: of the cluster.
     :param snapshot: the job at its end.

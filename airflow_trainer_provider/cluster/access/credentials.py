@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FILE_SECONDS = 60
 #: How long before a plugin's token expires it is renewed, in seconds; at most a fifth of its remaining lifetime.
 _MARGIN = 60
-#: Characters that a header's name may contain, beside letters, digits and those that ``quote`` never escapes.
+#: Characters that a header's name may contain, in addition to letters, digits and those that ``quote`` never escapes.
 _IN_HEADERS = "!#$&'*+^`|"
 
 

@@ -161,7 +161,7 @@ class Client:
         :param field_selector: which; empty for all.
         :param not_older_than: a resource version that the list has to be as new as, which the API server can answer
             from its watch cache; empty for the newest state, for which it has to ask its database.
-        :param keep: object -> what is kept of it.
+        :param keep: object -> the part of it that is kept.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         query = {name: value for name, value in selectors.items() if value}

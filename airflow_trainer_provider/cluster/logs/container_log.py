@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 #: The first and the longest pause between two attempts; seconds.
 BACKOFF_FIRST = 0.5
 BACKOFF_MOST = 30.0
-#: A container that has not started is looked at again when its pod changes, and at the latest after so many seconds.
+#: A container that has not started is checked again when its pod changes, and at the latest after so many seconds.
 _WAITING = 60.0
 #: How long a reader keeps its permit at least while others wait for one: where its log is quiet, and where lines keep
 #: coming. A log is quiet after the third number of seconds without a line.
 _STREAM_SECONDS = 5.0
 _LONG_STREAM_SECONDS = 30.0
 _QUIET = 0.5
-# A connection that lasted so long was a success; seconds.
+# A connection that lasted so long counts as a success; seconds.
 _GOOD = 10.0
 #: The bytes of a block that need no cleaning: printable ASCII, tabs and line breaks.
 _PRINTABLE = bytes((*b"\t\n", *range(0x20, 0x7F)))

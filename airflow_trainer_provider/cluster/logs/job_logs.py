@@ -86,7 +86,7 @@ class Logs:
     :param pods: the job's pods; a subscription of its own.
     :param replica_of: pod -> the name of its replica; None where it is not a replica.
     :param container_of: pod -> the name of the training's container.
-    :param cursor: what has been emitted; kept up to date as lines go out.
+    :param cursor: what has been emitted; kept up to date as lines are emitted.
     :param replicas: only these; None for all.
     :param limit_bytes: how much of each container's log is emitted as it arrives. Of a longer log, the size of what was
         cut and the last lines are emitted at the end.
@@ -319,7 +319,7 @@ class Logs:
 
 
 async def lines_of(blocks: AsyncGenerator[LogBlock, None]) -> AsyncGenerator[LogLine, None]:
-    """The lines of blocks, one by one. Close the iterator: it closes that of the blocks.
+    """The lines of blocks, one by one. Close the iterator: it closes the iterator of the blocks.
 
     A line counts as emitted before it is yielded: the consumer may stop there.
     """

@@ -1,1 +1,1 @@
-"""What is done with jobs: submit, adopt, end, suspend, find, render."""
+"""Operations on jobs: submit, adopt, end, suspend, find, render."""

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 _DOUBT_SECONDS = 1
 #: Seconds for which the cluster may fail to answer before the submit fails.
 _DOUBT_BUDGET = 300
-#: Seconds that an admission webhook may take to see what was created before the main object. Its informer's backoff
-#: after a long outage of the API server is over a minute.
+#: Seconds that an admission webhook may take to see the objects that were created before the main object. Its
+#: informer's backoff after a long outage of the API server is over a minute.
 _UNSEEN_SECONDS = 120
 #: Seconds that the garbage collector may take to free the node port of an ended job's tool.
 _PORT_SECONDS = 30
@@ -54,7 +54,7 @@ class NameTaken(Exception):
 
 @dataclass(frozen=True)
 class Begun:
-    """A job whose main object exists, and owns what was created before it.
+    """A job whose main object exists, and owns the parts that were created before it.
 
     :param job: the job.
     :param after: the parts that are still to be created.

@@ -133,8 +133,8 @@ def _added(job: JobPlan, whole: JobPlan) -> str:
 def manifest_order(job: ManifestPlan, namespace: str, identity: Identity) -> Order:
     """The order for the user's own manifest.
 
-    The job gets a name, labels and annotations from this provider, and the task's deadline. Its time to live is set
-    later.
+    The job gets a name, labels and annotations from this provider, and the task's deadline. Fields that the cluster
+    sets are dropped, its time to live is set later, and everything else stays as it is.
 
     :param job: the manifest, and its kind.
     :param namespace: where it will be.

@@ -27,7 +27,7 @@ async def jobs_of(
     """The task's jobs, the latest try's first.
 
     :param identity: the task.
-    :param not_older_than: the resource version that has to be in what is read; empty reads the newest state.
+    :param not_older_than: the resource version that the answers have to be as new as; empty reads the newest state.
     """
     found = []
     for kind in kinds:

@@ -1,1 +1,1 @@
-"""The queues of Kueue: who waits there, what they lack, and when they may start."""
+"""The queues of Kueue: which jobs wait there, which resources they lack, and when they may start."""

@@ -127,7 +127,7 @@ class Queue:
         return task
 
     async def _run(self) -> None:
-        """Ask and notify until cancelled, whatever happens."""
+        """Send requests and notify the places until cancelled, whatever happens."""
         with closing(self._workloads.subscribe(queue_key(self._state.name), self._signal)) as workloads:
             while True:
                 try:
@@ -160,7 +160,7 @@ class Queue:
     async def _take_in(self, found: Subscription) -> Mapping[str, Manifest]:
         """Process the Workloads that have changed.
 
-        :return: all that are there, by the uid of the object that each is for.
+        :return: all existing Workloads, by the uid of the object that each is for.
         """
         ahead = self._client.clock.ahead.total_seconds()
         gone, there = list(found.gone.values()), found.objects
@@ -173,7 +173,7 @@ class Queue:
             if number % _WORKLOADS_AT_ONCE == _WORKLOADS_AT_ONCE - 1:
                 await asyncio.sleep(0)
         if self._taken.keys() - there.keys():
-            # The index is made again: an object may have had two Workloads.
+            # The index is created again: an object may have had two Workloads.
             self._by_job, changed = {}, list(there.values())
         self._by_job.update((uid, each) for each in changed if (uid := job_uid(each)))
         self._taken = there

@@ -47,7 +47,7 @@ def quotas_of(cluster_queue: Manifest | None) -> Quotas:
     """
     spec, status = ((cluster_queue or {}).get(part) or {} for part in ("spec", "status"))
     used = _by_resource(status.get("flavorsReservation"), "total")
-    # In a cohort other queues may lend or borrow: what is free here is not all that counts.
+    # In a cohort other queues may lend or borrow: the free quota of this queue alone does not decide.
     is_shared = bool(spec.get("cohort") or spec.get("cohortName"))
     totals: dict[tuple[str, str], float] = {}
     for group in spec.get("resourceGroups") or ():

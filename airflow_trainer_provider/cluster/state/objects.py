@@ -42,7 +42,7 @@ def annotated(main: Manifest, values: Mapping[str, str | None]) -> Manifest:
 
 
 def is_ours(main: Manifest) -> bool:
-    """Whether a task of this provider made the object."""
+    """Whether a task of this provider created the object."""
     return (main["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.PREFIX
 
 

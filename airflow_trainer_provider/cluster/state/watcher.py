@@ -215,7 +215,7 @@ async def watch_job(
 
     :param name: of its main object.
     :param uid: of its main object.
-    :param ours: whether a task of this provider made it.
+    :param ours: whether a task of this provider created it.
     :param read: reads the job where the watch does not have it; raises
         :class:`~airflow_trainer_provider.errors.JobLost` where it is gone.
     """
