@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 #: Pattern -> what to write instead. A word is found in prose and as part of a name (`_tell`, `isTold`), but not inside
-#: of another word (`storytelling`). A space also stands for a line break, with the `#` of a comment behind it.
+#: of another word (`storytelling`). A space also stands for a line break, with the `#` of a comment after it.
 WORDS = {
     "somebody(?:s|else)?": "name who: a user, a person, another client; or use the passive",
     "nobody": "name who does not: no user, no client, no controller; or use the passive",
