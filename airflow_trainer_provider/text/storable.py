@@ -34,9 +34,9 @@ def storable_text(text: str) -> str:
 def storable(value: Any, depth: int = 0) -> Any:
     """A copy of a value that can be stored as it is.
 
-    Parts that cannot be stored are replaced: characters by U+FFFD, numbers that JSON or MessagePack cannot represent and
-    objects that are no JSON values by their text, reserved keys by other keys, and parts that are nested too deep by a
-    text that says so.
+    Parts that cannot be stored are replaced: characters by U+FFFD, numbers that JSON or MessagePack cannot represent
+    and objects that are no JSON values by their text, reserved keys by other keys, and parts that are nested too deep
+    by a text that says so.
 
     :param value: JSON values, or any others.
     :param depth: of the value within the whole.
