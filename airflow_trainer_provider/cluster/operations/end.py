@@ -163,7 +163,7 @@ async def _delete_private_key(cluster: Cluster, job: JobObject) -> None:
     """Delete the Secret with the ssh key of a job that is kept: none of its pods runs any more."""
     secret = job.annotation(labels.PRIVATE_KEY)
     # A client that may change the annotation must not be able to have other Secrets deleted.
-    if secret is None or not secret.startswith(f"{job.name}-"):
+    if secret not in (f"{job.name}{labels.SSH_SECRET}", f"{job.name}{labels.TRAINERS_SSH_SECRET}"):
         return
     try:
         await cluster.client.delete(SECRETS, job.namespace, secret)

@@ -72,6 +72,9 @@ OPTIONAL = f"{PREFIX}/optional-groups"
 DISRUPTED = f"{PREFIX}/disrupted"
 #: The Secret with a private key of the job's own; it goes once the job has ended.
 PRIVATE_KEY = f"{PREFIX}/private-key"
+#: What the name of that Secret has after the job's name: where the provider or the MPI Operator creates it, and where
+#: Trainer does.
+SSH_SECRET, TRAINERS_SSH_SECRET = "-ssh", "-mpi-ssh-auth"
 #: Why the job should end; there once it should.
 CANCELLED = f"{PREFIX}/cancelled"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_trainer_provider.job.plan.framework import Address, Framework
 from airflow_trainer_provider.kinds.base import Manifest, Meta
-from airflow_trainer_provider.kinds.objects.labels import PRIVATE_KEY
+from airflow_trainer_provider.kinds.objects.labels import PRIVATE_KEY, SSH_SECRET
 
 #: Where ssh looks for root's settings, whichever program calls it.
 _HOME = "/root/.ssh"
@@ -209,7 +209,7 @@ def wait_for(template: Manifest, hosts: Sequence[Address]) -> None:
 
 
 def _secret_name(meta: Meta) -> str:
-    return f"{meta.name}-ssh"
+    return f"{meta.name}{SSH_SECRET}"
 
 
 def _mounts() -> list[Manifest]:

@@ -40,7 +40,7 @@ from airflow_trainer_provider.kinds.kind import (
 from airflow_trainer_provider.kinds.manifest_check import check_count
 from airflow_trainer_provider.kinds.merge_patch import bounded
 from airflow_trainer_provider.kinds.objects import files, ssh
-from airflow_trainer_provider.kinds.objects.labels import PRIVATE_KEY, QUEUE, written_groups
+from airflow_trainer_provider.kinds.objects.labels import PRIVATE_KEY, QUEUE, TRAINERS_SSH_SECRET, written_groups
 from airflow_trainer_provider.kinds.objects.mpi_launch import check_forwarded, check_settings
 from airflow_trainer_provider.kinds.objects.pod_check import (
     check_containers,
@@ -84,8 +84,6 @@ JOB_SETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
 _SHARED = ("image", "command", "args", "env", "working_dir", "resources", "scheduling", "pod", "volumes")
 #: Those of them that have fields, or values that may be secrets.
 _NOT_SHOWN = ("env", "resources", "scheduling", "pod", "volumes")
-#: What Trainer adds to a TrainJob's name for the Secret with its ssh key.
-_TRAINERS_KEY = "-mpi-ssh-auth"
 #: Trainer writes these into a launcher, over what the job says.
 _TRAINERS = frozenset(
     f"OMPI_MCA_{name}"
@@ -231,7 +229,7 @@ def _with_own_runtime(
     if job.is_launched and is_based:
         # Without it, Trainer makes it the number of GPUs.
         spec["trainer"]["numProcPerNode"] = job.spec.num_proc_per_node
-        meta = replace(meta, annotations={**meta.annotations, PRIVATE_KEY: f"{meta.name}{_TRAINERS_KEY}"})
+        meta = replace(meta, annotations={**meta.annotations, PRIVATE_KEY: f"{meta.name}{TRAINERS_SSH_SECRET}"})
     elif job.is_launched:
         contents = job.framework.files(job, addresses_of(job, meta.name))
         after = (files.config_map(meta, contents), ssh.secret(meta, make_keys()))

@@ -56,14 +56,16 @@ FINISHES = {
     "deleted before its time": Case("delete", True, DELETED, TTL),
     "the private key of a job that is kept goes": Case("keep", True, ["DELETE secrets/j-ssh"], key("j-ssh")),
     "of a failed one, too": Case("delete_succeeded", False, ["DELETE secrets/j-ssh"], key("j-ssh")),
+    "also the one that Trainer creates": Case("keep", True, ["DELETE secrets/j-mpi-ssh-auth"], key("j-mpi-ssh-auth")),
     "another Secret stays, whatever the annotation says": Case("keep", True, [], key("password")),
+    "also that of a job whose name begins in the same way": Case("keep", True, [], key("j-2-ssh")),
     "a deleted job takes its key along": Case("delete", True, DELETED, key("j-ssh")),
 }
 
 
 @pytest.mark.parametrize("case", FINISHES.values(), ids=FINISHES)
 async def test_an_ended_job_is_finished(api, case):
-    for name in ("j-ssh", "password"):
+    for name in ("j-ssh", "j-mpi-ssh-auth", "j-2-ssh", "password"):
         api.add(SECRETS, name)
     action = {labels.ON_FINISH: case.action} if case.action else {}
     main = add_job(api, "jaxjob", "j", metadata=ours("j", **action, **case.given))
