@@ -23,13 +23,8 @@ PARAMS = {
     "namespace": "training",
     "image": "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime",
 }
-# A setting of the pod itself, as an example: PyTorch's data loaders need more shared memory than the 64 MiB of a pod.
-POD_TEMPLATE = {
-    "spec": {
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}],
-        "containers": [{"name": "train", "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}],
-    }
-}
+# A setting of the pod that has no field: the pods get no variables with the addresses of the namespace's Services.
+POD_TEMPLATE = {"spec": {"enableServiceLinks": False}}
 
 
 @dag(schedule=None, catchup=False, tags=["trainer", "kubernetes"], doc_md=__doc__, params=PARAMS)
@@ -42,7 +37,11 @@ def example_kubernetes() -> None:
         command=["python3", "-c", SCRIPT],
         env={"EPOCHS": "40"},
         num_nodes=2,  # a pod each
-        resources_per_node={"cpu": {"requests": "100m"}, "memory": {"requests": "256Mi", "limits": "1Gi"}},
+        resources_per_node={
+            "cpu": {"requests": "100m"},
+            "memory": {"requests": "256Mi", "limits": "1Gi"},
+            "shared_memory": "256Mi",  # for PyTorch's data loaders, which need more than the 64 MiB of a pod
+        },
         pod_template=POD_TEMPLATE,
         run_policy={
             "startup_timeout_seconds": 900,  # if a pod finds no room in that time, the task fails and says so
