@@ -153,3 +153,32 @@ async def test_no_line_waits_for_the_cursor_that_is_saved(contract, proxy, monke
     assert status.phase is JobPhase.SUCCEEDED, status
     assert [line for line in contract.lines if " line " in line] == [f"[worker-0] line {i}" for i in range(100)]
     assert slow.hits
+
+
+async def test_who_takes_over_after_the_end_has_the_last_attempts_log_though_the_first_ones_node_is_silent(
+    contract, proxy
+):
+    if contract.backend.name != "native":
+        pytest.skip("tested on the backend native, which keeps the pods of both attempts")
+    script = """
+        print("attempt", os.environ["TRAINER_ATTEMPT"])
+        for number in range(50):
+            print("frame", number)
+        raise ValueError("nan")
+    """
+    handle = await contract.submit(contract.case.job(script, nodes=1, run_policy={"backoff_limit": 1}))
+    await contract.until(lambda: len(contract.case.pods(handle)) == 2 and contract.case.processes(handle) == 0)
+    kubectl, namespace = contract.case.access.kubectl, contract.case.namespace
+    pods = [kubectl.get("pod", name, namespace) for name in contract.case.pods(handle)]
+    first = min(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])["metadata"]["name"]
+    silent = proxy.delay(600, path=f"/pods/{first}/log")
+
+    status = await contract.end(handle)
+
+    assert (status.phase, status.restarts) == (JobPhase.FAILED, 1), status
+    assert silent.hits
+    assert [line for line in contract.lines if f"in pod {first} is missing here" in line], contract.lines
+    shown = [line.removeprefix("[worker-0] ") for line in contract.lines if line.startswith("[worker-0] ")]
+    begin = shown.index("attempt 1")
+    assert shown[begin + 1 : begin + 51] == [f"frame {number}" for number in range(50)]
+    assert shown[-1] == "ValueError: nan"
