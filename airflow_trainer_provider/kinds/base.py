@@ -1,4 +1,4 @@
-"""What kinds are made of: resources of the Kubernetes API, and what kinds render and read."""
+"""The types that kinds are built from: resources of the Kubernetes API, and what kinds render and read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Resource:
 
     :param api_version: e.g. ``kubeflow.org/v1``; ``v1`` for the core group.
     :param kind: e.g. ``PyTorchJob``.
-    :param plural: as it stands in paths, e.g. ``pytorchjobs``.
+    :param plural: as it appears in URL paths, e.g. ``pytorchjobs``.
     """
 
     api_version: str
@@ -30,12 +30,14 @@ class Resource:
 
     @property
     def full_name(self) -> str:
-        """With its group, as kubectl takes it: ``pytorchjobs.kubeflow.org``; ``services`` for one of the core group."""
+        """The plural with the API group, as kubectl accepts it: ``pytorchjobs.kubeflow.org``; ``services`` for the core
+        group.
+        """
         return f"{self.plural}.{self._group}".rstrip(".")
 
     @property
     def crd(self) -> str | None:
-        """The name of the CustomResourceDefinition; None for what every cluster has."""
+        """The name of the CustomResourceDefinition; None for resources that are built into Kubernetes."""
         return self.full_name if "." in self._group and not self._group.endswith(".k8s.io") else None
 
     @property
@@ -43,7 +45,7 @@ class Resource:
         return self.api_version.rpartition("/")[0]
 
     def path(self, namespace: str, name: str = "") -> str:
-        """The path of one object, or without a name of all in a namespace.
+        """The API path of one object; without a name, the path of all objects in a namespace.
 
         :raises SpecError: a name would lead to another path.
         """
@@ -51,7 +53,7 @@ class Resource:
         return f"{self._root}/namespaces/{_segment('namespace', namespace)}/{self.plural}{end}"
 
     def cluster_path(self, name: str) -> str:
-        """The path of one object of a resource that has no namespaces.
+        """The API path of one object of a cluster-scoped resource.
 
         :raises SpecError: the name would lead to another path.
         """
@@ -64,7 +66,7 @@ class Resource:
 
 def _segment(field: str, name: str) -> str:
     """A name as one segment of a path, whatever characters it has."""
-    # Percent-encoding leaves dots as they are, and Kubernetes has no such names.
+    # Percent-encoding does not escape dots, and no object in Kubernetes has one of these names.
     if name in ("", ".", ".."):
         raise SpecError([Problem(field, name, "the name of an object in Kubernetes", "Correct it.")])
     return quote(name, safe="")
@@ -82,12 +84,13 @@ INGRESSES = Resource("networking.k8s.io/v1", "Ingress", "ingresses")
 
 @dataclass(frozen=True)
 class Meta:
-    """What is written on a job's objects.
+    """The metadata that is written to a job's objects.
 
     :param name: of the job, and of its main object.
-    :param labels: for every object and pod; few and short, to find them by.
+    :param labels: for every object and pod; few and short, for label selectors.
     :param annotations: for the main object only.
-    :param user_labels: those that the user gave the job, for the main object; its pods get theirs with their settings.
+    :param user_labels: the labels that the user gave the job, for the main object; pods get their labels with the pod
+        settings.
     """
 
     name: str
@@ -105,11 +108,12 @@ class Meta:
 class Rendered:
     """The objects of one job, without their namespace.
 
-    :param main: the one that stands for the job: it carries the annotations, and all others go when it goes.
-    :param before: what has to be there first.
-    :param after: what is made once the main object is there.
-    :param kept: what outlives the job, and is used again where it exists: it is created first, and has no owner.
-    :param note: for the task's log: which of several ways to write the job down was taken, and why.
+    :param main: the object that represents the job: it carries the annotations, and all others except ``kept`` are
+        deleted with it.
+    :param before: objects that are created before the main object.
+    :param after: objects that are created after the main object.
+    :param kept: objects that outlive the job and are reused if they exist: they are created first, and have no owner.
+    :param note: for the task's log: which of several representations of the job was chosen, and why.
     """
 
     main: Manifest
@@ -121,17 +125,18 @@ class Rendered:
 
 @dataclass(frozen=True)
 class ControllerStatus:
-    """What a job's own objects say of it; its pods say the rest.
+    """The status that a job's own objects report, without the status of its pods.
 
     :param phase: succeeded, failed, suspended or restarting; None while it waits or runs.
     :param reason: one CamelCase word.
     :param message: more on the reason, for people.
-    :param restarts: how often the whole job was started again.
-    :param job_set: the uid of the JobSet that counts them, where one does and is there.
-    :param keeps_complete: whether a replica that it takes for complete is not started again, whatever becomes of the
-        others.
-    :param without_part: the names of the replicas whose part of the job is gone, so that nothing starts them, and of
-        which it is not known how they ended.
+    :param restarts: how many times the whole job was restarted.
+    :param job_set: the UID of the JobSet that counts the restarts; None where no JobSet does, or where it does not
+        exist.
+    :param keeps_complete: whether a replica that the controller considers complete is not started again, whatever
+        happens to the others.
+    :param without_part: the names of the replicas whose child object, e.g. their Job, no longer exists: no controller
+        starts them, and how they ended may be unknown.
     """
 
     phase: JobPhase | None = None
@@ -147,9 +152,9 @@ class ControllerStatus:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a cluster brings that decides how a job is written down.
+    """The facts about a cluster that decide how a job is rendered.
 
-    :param schema: OpenAPI schema of the main object, as the installed CRD has it; None where it has not been read yet.
+    :param schema: OpenAPI schema of the main object in the installed CRD; None where it has not been read yet.
     :param runtime: the runtime that the job's ``runtime_ref`` names, as the cluster has it.
     """
 
@@ -159,7 +164,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReplicaRef:
-    """A replica reference: which of a job's replicas.
+    """A reference to one of a job's replicas.
 
     :param group: its role.
     :param index: its index within the group.

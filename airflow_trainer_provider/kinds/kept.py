@@ -1,4 +1,4 @@
-"""What becomes of a cluster's job that is kept after its end: which pods go, and when the job goes."""
+"""Settings of a cluster job that is kept after its end: which pods are deleted, and when the job is deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_trainer_provider.kinds.objects.labels import MANAGED_BY, PREFIX
 
 
 def check_kept(backend: str, kind: Kind, job: Plan) -> None:
-    """Refuse what applies only to jobs that are kept, of one that is deleted; and a time that its kind cannot have.
+    """Refuse settings for kept jobs where the job is deleted, and a time to live that its kind does not support.
 
     :param backend: the backend's name, for the error.
     :param kind: of the job.
@@ -48,12 +48,12 @@ def check_clean_pods(backend: str, job: JobPlan) -> None:
 
 
 def expiry(uid: str, seconds: int) -> Manifest:
-    """A Job without pods, which is complete at once and which Kubernetes deletes so long after.
+    """A Job without pods, which completes at once and which Kubernetes deletes ``seconds`` later.
 
-    A job whose kind has no time to live goes with it, as an object goes with the last of its owners.
+    It owns a job whose kind has no time to live: Kubernetes deletes an object with the last of its owners.
 
-    :param uid: of the main object that it is to own.
-    :param seconds: how long the job stays.
+    :param uid: of the main object that the Job will own.
+    :param seconds: how long the training job is kept.
     """
     return {
         "apiVersion": JOBS.api_version,

@@ -1,4 +1,4 @@
-"""The neutral shape that every kind fills in."""
+"""The common interface of all kinds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from airflow_trainer_provider.kinds.base import ControllerStatus, Facts, Manifes
 
 @dataclass(frozen=True)
 class Renderer:
-    """How a job that a spec describes becomes objects of a kind.
+    """Turns a job that a spec describes into objects of a kind.
 
     :param check: refuses what the kind cannot express, with
         :class:`~airflow_trainer_provider.errors.UnsupportedField`.
     :param render: (job, meta, facts) -> its objects.
-    :param name_limit: job -> the most characters of its name.
-    :param tool_pod: (job, its name) -> labels of the pod that the job's tools run in, and of no other one.
+    :param name_limit: job -> the maximum length of its name.
+    :param tool_pod: (job, its name) -> labels that select the pod that the job's tools run in, and no other pod.
     :param runtime_path: (job, namespace) -> the path of the runtime that the job starts from; None for none.
-    :param with_runtime: (job, facts) -> the job that ``render`` is given: what the task leaves out has the values of
-        that runtime.
+    :param with_runtime: (job, facts) -> the job that is passed to ``render``: fields that the task leaves out have the
+        values of that runtime.
     """
 
     check: Callable[[JobPlan], None]
@@ -39,10 +39,10 @@ class ManifestRules:
 
     :param check: refuses a manifest that could not be followed, with
         :class:`~airflow_trainer_provider.errors.SpecError`.
-    :param deadline: (manifest, seconds, facts) -> the manifest with a deadline that is no later.
-    :param name_limit: the most characters of its name.
-    :param as_new: manifest -> the manifest without what the API server sets in ``spec``; one that was read from a
-        cluster has it.
+    :param deadline: (manifest, seconds, facts) -> the manifest with a deadline of at most that many seconds.
+    :param name_limit: the maximum length of its name.
+    :param as_new: manifest -> the manifest without the values that the API server generates in ``spec``; a manifest
+        that was read from a cluster has them.
     """
 
     check: Callable[[Manifest], None]
@@ -53,7 +53,7 @@ class ManifestRules:
 
 @dataclass(frozen=True)
 class RuntimeGroups:
-    """How many replicas a job has, where the runtime that it starts from decides.
+    """The number of replicas of a job, where the runtime that it starts from decides.
 
     :param path: (main object, namespace) -> the path of that runtime; None where the main object alone decides.
     :param groups: (main object, runtime) -> how many replicas of each group, in the order of their ranks.
@@ -67,8 +67,8 @@ class RuntimeGroups:
 class Suspension:
     """How a job is stopped without being deleted.
 
-    :param patch: whether -> the merge patch that stops the job, or lets it go on.
-    :param of_children: whether that patch is for each of the children, not for the main object.
+    :param patch: whether to suspend -> the merge patch that suspends the job, or resumes it.
+    :param of_children: whether the patch is for each child object instead of the main object.
     """
 
     patch: Callable[[bool], Manifest]
@@ -77,18 +77,18 @@ class Suspension:
 
 @dataclass(frozen=True)
 class Controller:
-    """What the controller of a kind does by itself. The default is what most do.
+    """What the controller of a kind does by itself. The defaults describe most controllers.
 
-    :param remakes_children: whether it creates a child again that was deleted. Where nothing does, ``Kind.read`` is
-        given the last versions of those that are gone too, as ``deletion`` marks them.
-    :param replaces_pods: whether it makes a pod again that was deleted, also where its training had ended.
-    :param leaves_deleted: whether it looks no more at an object whose deletion was asked for.
+    :param remakes_children: whether it re-creates a deleted child object. Where it does not, ``Kind.read`` also gets
+        the last versions of deleted children, as ``deletion`` marks them.
+    :param replaces_pods: whether it re-creates a deleted pod, even where the pod's training had ended.
+    :param leaves_deleted: whether it stops reconciling an object whose deletion was requested.
     :param without_restart: (main object, its pods) -> the merge patch that makes it fail the job before it starts a
-        replica more often than ``backoff_limit`` allows; None where it need not.
-    :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, though the
-        controller neither counts nor cures it; None where there is none.
-    :param deadline_at: main object -> when its time is up, where the controller does not end it then in any case; None
-        for one that does.
+        replica more often than ``backoff_limit`` allows; None where no patch is needed.
+    :param blocked_by: (main object, its pods) -> the replica whose failure keeps the job from starting, and which the
+        controller neither counts nor replaces; None where there is no such replica.
+    :param deadline_at: main object -> when its deadline passes, for a controller that may not end the job at that time;
+        None for a controller that always does.
     """
 
     remakes_children: bool = True
@@ -103,10 +103,10 @@ class Controller:
 class Retention:
     """How the cluster deletes an ended job after some time.
 
-    :param patch: seconds -> the merge patch by which the cluster deletes the job after so long, or with None never;
-        None where the kind has no such field.
-    :param by_owner: whether a job of a kind without such a field may go with an owner whose time is over. Kubernetes
-        then deletes its parts before its main object.
+    :param patch: seconds -> the merge patch that makes the cluster delete the job that many seconds after its end, or
+        never with None. The field itself is None where the kind has no time to live.
+    :param by_owner: whether a job of a kind without a time to live may be deleted with an owner that expires.
+        Kubernetes then deletes its parts before its main object.
     """
 
     patch: Callable[[int | None], Manifest] | None = None
@@ -115,11 +115,12 @@ class Retention:
 
 @dataclass(frozen=True)
 class Creation:
-    """What it takes to create a main object, whether a renderer or the user wrote it.
+    """The prerequisites for creating a main object, whether a renderer or the user wrote it.
 
     :param before: resources of the objects that a submit creates before the main one, which then owns them.
     :param reads_schema: whether its contents depend on ``Facts.schema``.
-    :param unseen: what an admission webhook says when it has not seen yet what was created before the main object.
+    :param unseen: the message of an admission webhook that has not yet seen the objects that were created before the
+        main object.
     """
 
     before: tuple[Resource, ...] = ()
@@ -129,30 +130,31 @@ class Creation:
 
 @dataclass(frozen=True)
 class Kind:
-    """One way to write a job down for Kubernetes. All its functions are pure.
+    """One representation of a job in Kubernetes. All its functions are pure.
 
     The fields say how a job of the kind is observed and controlled, whoever created it. The parts at the end say how
     one is created.
 
     :param key: short name, unique among the kinds: ``pytorchjob``.
     :param resource: of the main object.
-    :param frameworks: those that the kind can carry.
-    :param read: (main object, child objects) -> what they say of the job.
+    :param frameworks: the frameworks that the kind supports.
+    :param read: (main object, child objects) -> the status that they report.
     :param groups: main object -> how many replicas of each group, in the order of their ranks.
-    :param replica_ref: (pod, main object) -> the replica that the pod is; None where it is none.
+    :param replica_ref: (pod, main object) -> the replica that the pod runs; None where it runs no replica.
     :param container: (main object, group) -> the name of the training's container in the group's pods; None where no
-        name is its own.
+        name identifies it.
     :param pod_label: the label by which pods of the job are found; its value is the job's name.
     :param suspension: how a job is stopped without being deleted.
-    :param children: resources of the objects that ``read`` is given beside the main one; they carry our labels.
+    :param children: resources of the child objects that are passed to ``read``; they carry the labels of this provider.
     :param controller: what its controller does by itself.
     :param retention: how an ended job is deleted after some time.
     :param progress: main object -> what the training reports; None where the kind has no field for it.
-    :param runtime_groups: replaces ``groups`` for jobs that were not rendered here; None where no runtime decides.
-    :param creation: what it takes to create a main object.
-    :param renderer: makes objects from a spec; None where no spec becomes a job of the kind, which then carries no
+    :param runtime_groups: replaces ``groups`` for jobs that this provider did not render; None where no runtime decides
+        the number of replicas.
+    :param creation: the prerequisites for creating a main object.
+    :param renderer: makes objects from a spec; None where no spec is rendered as this kind, which then supports no
         framework.
-    :param manifests: what applies to a user's own manifest; None where it cannot be of the kind.
+    :param manifests: what applies to a user's own manifest; None where a manifest of this kind is not accepted.
     """
 
     key: str

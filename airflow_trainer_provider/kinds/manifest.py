@@ -13,11 +13,12 @@ from airflow_trainer_provider.spec.values.limits import MOST_REPLICAS
 
 
 def plan_manifest(spec: ManifestSpec, deadline: float | None = None) -> ManifestPlan:
-    """Find out what a manifest is.
+    """Determine the backend, the kind and the framework of a manifest.
 
     :param spec: what the user asked for.
-    :param deadline: seconds that the job may take at most; it is not part of what the user asked for.
-    :raises SpecError: it is of no kind that is known here, contradicts the framework, or could not be followed.
+    :param deadline: seconds that the job may take at most; it is not part of the user's spec.
+    :raises SpecError: the kind is unknown or contradicts the framework, or a job from the manifest could not be
+        followed.
     """
     given = (spec.manifest["apiVersion"], spec.manifest["kind"])
     known = {
@@ -36,7 +37,7 @@ def plan_manifest(spec: ManifestSpec, deadline: float | None = None) -> Manifest
         raise SpecError([Problem("framework", spec.framework, f"{only!r}, which a {given[1]} runs", fix)])
     assert kind.manifests is not None, "manifest_kinds has only kinds with such rules"
     kind.manifests.check(dict(spec.manifest))
-    # One that was read from a cluster may have annotations of an earlier job.
+    # A manifest that was read from a cluster may have the annotations of an earlier job: they are left out.
     _check_total(kind.groups({**spec.manifest, "metadata": {}}))
     return ManifestPlan(spec, backend, kind.key, get_framework(spec.framework or only or ""), deadline)
 

@@ -1,4 +1,4 @@
-"""Reads numbers of replicas out of manifests that no API server has seen yet."""
+"""Checks the numbers of replicas in manifests that no API server has validated yet."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow_trainer_provider.spec.values.plain import path
 
 
 def check_count(main: Manifest, *place: str) -> None:
-    """Refuse a number of replicas that is none, and whatever is not a mapping on the way to it.
+    """Refuse an invalid number of replicas, and any value on the path to it that is not a mapping.
 
     :param main: the user's own manifest.
-    :param place: of the number; it need not be there.
+    :param place: the path of the number; the field may be absent.
     :raises SpecError: naming the field and the way out.
     """
     value: Any = main

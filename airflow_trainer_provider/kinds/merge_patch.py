@@ -1,4 +1,4 @@
-"""JSON merge patches (RFC 7386), by which this package changes the objects of a job."""
+"""JSON merge patches (RFC 7386), with which this package changes the objects of a job."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from airflow_trainer_provider.kinds.base import Manifest
 
 
 def merged(value: Any, patch: Manifest) -> Manifest:
-    """The object with a patch applied. The object itself is left as it is.
+    """The object with a patch applied. The object itself is not changed.
 
-    :param value: the object; what is no mapping is replaced.
+    :param value: the object; a value that is not a mapping is replaced.
     :param patch: None as a value removes the field.
     """
     result = dict(value) if isinstance(value, dict) else {}
@@ -23,7 +23,7 @@ def merged(value: Any, patch: Manifest) -> Manifest:
 
 
 def bounded(value: Any, patch: Manifest) -> Manifest:
-    """The object with a number that is no greater than the one that a patch would set.
+    """The object with the number that a patch sets, unless the object already has one that is not greater.
 
     :param value: the object.
     :param patch: sets one field to a number.
@@ -34,7 +34,7 @@ def bounded(value: Any, patch: Manifest) -> Manifest:
 
 
 def value_at(value: Any, patch: Manifest) -> Any:
-    """What an object has in the one field that a patch would set; None where it has nothing.
+    """The value of the one field that a patch would set; None where the object does not have the field.
 
     :param value: the object.
     :param patch: sets one field.

@@ -1,4 +1,4 @@
-"""The cluster backends and their kinds, those to prefer first. A new one is one line here."""
+"""The cluster backends and their kinds, the preferred ones first. A new kind is one line here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BACKENDS: Mapping[str, tuple[Kind, ...]] = {
     "trainer": (TRAINJOB,),
     "training-operator": (PYTORCHJOB, TFJOB, XGBOOSTJOB, MPIJOB_V1, PADDLEJOB, JAXJOB),
     "mpi-operator": (MPIJOB_V2BETA1,),
-    # The second has no renderer.
+    # BATCH_JOB has no renderer.
     "native": (NATIVE, BATCH_JOB),
 }
 #: Key -> kind.
@@ -65,8 +65,8 @@ def backend_of(kind: Kind) -> str:
 def kinds_called(name: str | None) -> tuple[Kind, ...]:
     """The kinds that a user may mean.
 
-    :param name: as Kubernetes calls it, or a key of :data:`KINDS`; None for all.
-    :raises SpecError: there is none of that name.
+    :param name: its name in Kubernetes, or a key of :data:`KINDS`; None for all.
+    :raises SpecError: there is no kind of that name.
     """
     found = tuple(kind for kind in KINDS.values() if not name or name.lower() in (kind.key, kind.resource.kind.lower()))
     if not found:
@@ -76,11 +76,11 @@ def kinds_called(name: str | None) -> tuple[Kind, ...]:
 
 
 def kind_for(backend: str, job: Plan) -> Kind:
-    """The kind that carries a job.
+    """The kind that represents a job.
 
     :param backend: the backend's name.
     :param job: the job.
-    :raises SpecError: the backend has none for the job's framework, or for the manifest.
+    :raises SpecError: the backend has no kind for the job's framework, or for the manifest.
     """
     if not isinstance(job, JobPlan):
         return manifest_kind(backend, job.spec.manifest)
@@ -95,7 +95,8 @@ def kind_for(backend: str, job: Plan) -> Kind:
 
 
 def manifest_kinds(backend: str) -> tuple[Kind, ...]:
-    """The kinds of a backend that a user's own manifest may be of. A Service stands for a job only where we made it so.
+    """The kinds of a backend that a user's own manifest may have. A Service represents a job only if this provider
+    created it.
 
     :param backend: the backend's name.
     """

@@ -1,4 +1,4 @@
-"""Refuses objects that a cluster could not keep, or whose containers it could not start."""
+"""Refuses objects that a cluster could not store, or whose containers it could not start."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from airflow_trainer_provider.spec.values.limits import (
     MOST_WORD_BYTES,
 )
 
-#: By how many bytes a variable is larger in etcd than in JSON: its ``managedFields``, less the quotes of JSON. Measured
-#: with Kubernetes 1.34, where a Job of 10,000 variables may have 1.15 MB as JSON, and one of 1,000 may have 1.53 MB.
+#: How many bytes a variable takes in etcd in addition to its size in JSON: its ``managedFields``, less the quotes of
+#: JSON. Measured with Kubernetes 1.34, where a Job of 10,000 variables may have 1.15 MB as JSON, and one of 1,000 may
+#: have 1.53 MB.
 _MANAGED_BYTES = 43
 _ELSEWHERE = "Put the data into the image, a volume, or a ConfigMap or Secret of your own, and refer to it."
 
@@ -39,7 +40,7 @@ def check_size(job: Plan, rendered: Rendered) -> None:
 
 
 def check_copies(job: JobPlan, count: int) -> None:
-    """Refuse a job with too many pod templates, or too large ones, before they are made.
+    """Refuse a job with too many pod templates, or too large ones, before they are rendered.
 
     :param job: the job.
     :param count: how many templates it has.
@@ -61,7 +62,7 @@ def check_copies(job: JobPlan, count: int) -> None:
 
 
 def _sizes(job: Plan) -> dict[str, int]:
-    """How many bytes each field has that the objects of a job repeat."""
+    """The size in bytes of each field that the objects of a job repeat."""
     if not isinstance(job, JobPlan):
         return {"manifest": _json_size(job.spec.manifest)}
     sizes = {
@@ -100,7 +101,7 @@ def _long_variables(job: Plan, manifest: Manifest, container: Mapping[str, Any])
 def _long_variable(job: Plan, manifest: Manifest, name: str, size: int) -> Problem:
     if isinstance(job, JobPlan):
         given = {each["name"] for container in _containers(job.spec.pod_template) for each in _items(container, "env")}
-        # Those of the other fields were checked with the spec.
+        # Variables of the other fields were checked with the spec.
         if name not in given:
             return roster_problem(job, name, size)
     return _long_word(job, manifest, f"variable {name[:63]}", size)
@@ -113,7 +114,9 @@ def _long_word(job: Plan, manifest: Manifest, what: str, size: int) -> Problem:
 
 
 def _large_data(job: Plan, manifest: Manifest) -> Iterator[Problem]:
-    """Of what a framework's files hold; a user's own manifest is neither a ConfigMap nor a Secret."""
+    """The problem of a framework's files that are too large; a user's own manifest is neither a ConfigMap nor a
+    Secret.
+    """
     if not isinstance(job, JobPlan) or manifest["kind"] not in ("ConfigMap", "Secret"):
         return
     data = {**manifest.get("data", {}), **manifest.get("stringData", {})}
@@ -146,7 +149,7 @@ def _too_large(job: Plan, manifest: Manifest, size: int, allowed: str) -> Proble
 
 
 def _count_named(value: Any) -> int:
-    """How many items of lists have a name, by which the API server notes who manages each of their fields."""
+    """How many list items have a name. For each of them, the API server records who manages its fields."""
     if isinstance(value, Mapping):
         return sum(map(_count_named, value.values()))
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Lays one pod template over another, as Kubernetes' strategic merge does."""
+"""Merges one pod template into another, like Kubernetes' strategic merge."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _KEYS = {
     "volumeMounts": "mountPath",
     "ports": "containerPort",
 }
-#: Those of them whose entries are merged and not replaced.
+#: The lists among them whose entries are merged instead of replaced.
 _MERGED = ("containers", "initContainers")
 
 
 def merged_template(base: Mapping[str, Any], over: Mapping[str, Any]) -> Manifest:
-    """A pod template laid over another.
+    """A pod template with another one merged into it.
 
-    :param base: of the runtime.
-    :param over: of the user; wins where both say something.
+    :param base: the template of the runtime.
+    :param over: the template of the user, which takes precedence.
     """
     merged = deepcopy(dict(base))
     for key, value in over.items():

@@ -1,4 +1,4 @@
-"""What is kept of an object that is watched: its status, and little of its spec."""
+"""Trims a watched object to the fields that are read: its status, and a small part of its spec."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects.pod import default_container
 from airflow_trainer_provider.kinds.objects.pod_secrets import SECRETS, pod_secrets
 
-#: Half of an object, and copies of it, and where readers of logs are.
+#: Metadata that is dropped: managedFields alone are half of an object. The annotations that are dropped hold copies of
+#: the object, and the cursors of log readers.
 _METADATA = frozenset({"managedFields", "selfLink", "generation"})
-#: Different each time: to share them would only take room.
+#: Fields whose values differ for each object or version: sharing them would only take memory.
 _UNIQUE = frozenset({"resourceVersion", "uid"})
 _ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "airflow-trainer-provider/log-")
-#: Of a pod's spec.
+#: The fields of a pod's spec that are kept.
 _POD_SPEC = frozenset({"containers", "initContainers", "nodeName", "restartPolicy", "terminationGracePeriodSeconds"})
 _CONTAINER = frozenset({"name", "restartPolicy"})
 _STATUS_OF_CONTAINER = frozenset({"name", "state", "lastState", "restartCount", "started"})
-#: What a job's own spec gives its containers: long, and without effect on the job's status.
+#: Fields of a job's own spec that are dropped: they are long, and have no effect on the job's status.
 _SPEC = frozenset({"args", "command", "env", "volumes", "volumeMounts"})
-#: Longer texts seldom repeat; characters.
+#: Strings of at least this many characters are not shared, because they seldom repeat.
 _LONG = 100
 
 
 def trimmed(manifest: Manifest) -> Manifest:
-    """The object without the fields that are not read of a watched object. Words that repeat are shared by all objects.
+    """The object without the fields that are never read from watched objects. All objects share equal strings.
 
-    :param manifest: as the API gives it; it is left as it is.
+    :param manifest: as the API returns it; it is not changed.
     """
     parts = {"metadata": _metadata, "spec": _spec, "status": _status}
     kept = {sys.intern(name): parts.get(name, _shared)(value) for name, value in manifest.items()}
@@ -80,7 +81,7 @@ def _is_pod_template(name: str, value: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _template(container: str | None) -> Manifest:
-    """What is kept of a pod template, one object for all jobs: the container that its pods are there for."""
+    """What is kept of a pod template: the name of its main container. All jobs share one object."""
     return {"spec": {"containers": [{"name": container}] if container else []}}
 
 
@@ -99,7 +100,7 @@ def _only(value: Manifest, wanted: frozenset[str]) -> Manifest:
 
 
 def _shared(value: Any) -> Any:
-    """The same value, whose words are the same objects wherever they stand."""
+    """The same value, in which equal short strings are the same object."""
     if isinstance(value, str):
         return sys.intern(value) if len(value) < _LONG else value
     if isinstance(value, dict):

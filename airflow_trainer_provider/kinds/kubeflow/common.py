@@ -1,4 +1,6 @@
-"""What the job kinds of kubeflow.org have in common: their main object, their labels, and what they cannot say."""
+"""What the job kinds of kubeflow.org have in common: their main object, their labels, and the settings that they
+refuse.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +24,29 @@ REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
 REPLICA_INDEX_LABEL = "training.kubeflow.org/replica-index"
 JOB_ROLE_LABEL = "training.kubeflow.org/job-role"
 
-#: The groups that any of these kinds knows, in the order of their ranks.
+#: The groups of all these kinds, in the order of their ranks.
 _GROUPS = ("launcher", "master", "chief", "worker", "ps", "evaluator")
-#: A pod's name is its host name, and mostly its Service's.
+#: A pod's name is its host name, and usually also the name of its Service.
 _HOST_NAME_LENGTH = 63
 
 
 def main_object(resource: Resource, job: JobPlan, meta: Meta, spec: Manifest) -> Manifest:
-    """The object that stands for the job."""
-    # Kueue itself suspends what carries its label, until the queue admits it.
+    """The main object of the job."""
+    # Kueue suspends an object with its label until the queue admits it.
     queue = {QUEUE: job.spec.queue_name} if job.spec.queue_name else {}
     metadata = {"name": meta.name, "labels": {**meta.main_labels, **queue}, "annotations": dict(meta.annotations)}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
 def run_policy(job: JobPlan, members: int) -> Manifest:
-    """What all of the kinds say of the job as a whole: which pods outlive it, that the cluster knows its deadline, and
-    which of its pods are placed together.
+    """The fields of ``runPolicy`` that all these kinds have: which pods outlive the job, its deadline, and the gang
+    scheduling of its pods.
 
     :param job: the job.
     :param members: how many of its pods are created together.
     """
-    # All of them go once the outcome is safe; before, their logs and the result would go with them.
+    # With clean_pods "All", the pods are deleted only once the outcome is safe: earlier, their logs and the result
+    # would be lost with them.
     outlives = job.spec.run_policy.clean_pods == "None"
     policy: Manifest = {"cleanPodPolicy": "None" if outlives else "Running", **scheduling_policy(job, members)}
     deadline = deadline_seconds(job)
@@ -59,7 +62,7 @@ def deadline_seconds(job: JobPlan) -> int | None:
 
 
 def tool_pod(role_label: str, job: JobPlan, name: str) -> Mapping[str, str]:
-    """Labels of the pod that the job's tools run in, by the operator's labels.
+    """The operator's labels of the pod that the job's tools run in.
 
     :param role_label: the label in which the operator writes a pod's role.
     :param job: the job.
@@ -75,26 +78,27 @@ def deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
 
 
 def deadline_at(main: Manifest) -> datetime | None:
-    """When a job's time is up. The operators look at it only when something happens to the job.
+    """When a job's deadline passes. The operators check it only when something happens to the job.
 
-    :param main: the main object; None for one without a deadline, and one that has not begun, or is suspended.
+    :param main: the main object.
+    :return: None for a job without a deadline, and for a job that has not started or is suspended.
     """
     policy, status = main["spec"].get("runPolicy") or {}, main.get("status") or {}
     seconds, started = policy.get("activeDeadlineSeconds"), status.get("startTime")
     held = (each["type"] for each in status.get("conditions") or () if each.get("status") == "True")
-    # The operators set a new start only when they have handled the resume.
+    # The operators set a new startTime only when they have handled the resume.
     is_suspended = policy.get("suspend") or "Suspended" in held
     return parse_time(started) + timedelta(seconds=seconds) if seconds and started and not is_suspended else None
 
 
 def name_limit(job: JobPlan) -> int:
-    """The most characters of the job's name, so that the longest of its pods' names is still a host name."""
+    """The maximum length of the job's name, with which the longest of its pods' names is still a valid host name."""
     ends = (f"-{replica.group}" if replica.group == "launcher" else f"-{replica.name}" for replica in job.replicas)
     return _HOST_NAME_LENGTH - max(map(len, ends))
 
 
 def suspend(suspended: bool) -> Manifest:
-    """The merge patch that stops the job, or lets it go on."""
+    """The merge patch that suspends or resumes the job."""
     return {"spec": {"runPolicy": {"suspend": suspended}}}
 
 
@@ -106,7 +110,7 @@ def groups(main: Manifest) -> Mapping[str, int]:
 
 
 def check_manifest(main: Manifest) -> None:
-    """Refuse a manifest that has no numbers of replicas where they belong.
+    """Refuse a manifest with an invalid number of replicas.
 
     :param main: the user's own manifest.
     :raises SpecError: naming the field and the way out.
@@ -124,11 +128,11 @@ def check(
     job: JobPlan,
     members: int | None = None,
 ) -> None:
-    """Refuse what none of these kinds can say.
+    """Refuse settings that none of these kinds supports.
 
     :param backend: the backend's name, for the error.
     :param container: the name of the training's container.
-    :param operators: the variables that the operator sets, over those of the job.
+    :param operators: job -> the variables that the operator sets, and with which it overwrites those of the job.
     :param job: the job.
     :param members: how many of its pods are created together; None for all.
     :raises SpecError: naming the field, its value and the way out.
@@ -150,8 +154,8 @@ def check(
 
 
 def _check_exit_codes(backend: str, job: JobPlan) -> None:
-    """Refuse exit codes where something is started again: the Training Operator's restart policy ``ExitCode`` knows one
-    division of the codes only, and bounds no restarts; the MPI Operator has none.
+    """Refuse exit codes where replicas are restarted: the Training Operator's restart policy ``ExitCode`` has a fixed
+    division of the codes and does not limit the restarts; the MPI Operator has no such policy.
     """
     policy = job.spec.run_policy
     if policy.exit_codes is None or not (policy.backoff_limit or job.spec.elastic):

@@ -1,7 +1,7 @@
-"""What the conditions of kubeflow.org's jobs mean.
+"""Reads the status of kubeflow.org jobs from their conditions.
 
-A condition counts only where its status is "True": a job that has succeeded still lists Running, as "False". Their
-order means nothing. https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/util/status.go
+A condition counts only where its status is "True": a job that has succeeded still lists Running, as "False". The order
+of the conditions has no meaning. https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/util/status.go
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import ControllerStatus, Manifest
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
-#: The MPI Operator's word for a worker that was evicted. The launcher may go on, and succeed.
+#: The MPI Operator's reason for a worker that was evicted. The launcher may continue, and succeed.
 _EVICTED = "MPIJobEvicted"
-#: Part of the Training Operator's message -> the reason; its own is one for all failures.
+#: Part of the Training Operator's message -> the reason. The operator's own reason is the same for all failures.
 _REASONS = {
     "longer than specified deadline": "DeadlineExceeded",
     "reached the specified backoff limit": "BackoffLimitExceeded",
@@ -24,7 +24,7 @@ _REASONS = {
 
 
 def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
-    """What a PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob or MPIJob says of itself."""
+    """The status that a PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob or MPIJob reports."""
     status = main.get("status") or {}
     held = {entry["type"]: entry for entry in status.get("conditions") or () if entry.get("status") == "True"}
     return _ended(status, held) or _under_way(status, held)
@@ -37,7 +37,7 @@ def _ended(status: Mapping[str, Any], held: Mapping[str, Mapping[str, Any]]) -> 
     :param held: its conditions that hold, by type.
     """
     completed_at = _time(status, "completionTime")
-    # A TFJob whose chief ends as another replica fails holds Succeeded and Failed: it has failed.
+    # A TFJob whose chief succeeds while another replica fails has both conditions, Succeeded and Failed: it has failed.
     if "Failed" in held and not _is_eviction(held["Failed"], completed_at):
         phase, condition = JobPhase.FAILED, held["Failed"]
     elif "Succeeded" in held:
@@ -67,12 +67,12 @@ def _under_way(status: Mapping[str, Any], held: Mapping[str, Mapping[str, Any]])
 
 
 def _is_eviction(failed: Mapping[str, Any], completed_at: datetime | None) -> bool:
-    """Whether only a worker was evicted, and the job goes on."""
+    """Whether only a worker was evicted, and the job continues."""
     return failed.get("reason") == _EVICTED and completed_at is None
 
 
 def _restarts(status: Mapping[str, Any], *, failed: bool) -> int:
-    """How often the launcher was started again in a new pod; the other kinds start their replicas again in place."""
+    """How many times the launcher was restarted in a new pod; the other kinds restart their replicas in place."""
     launcher = (status.get("replicaStatuses") or {}).get("Launcher") or {}
     return max(int(launcher.get("failed", 0)) - failed, 0)
 

@@ -1,12 +1,12 @@
 """The jobs of the Training Operator: PyTorchJob, TFJob, XGBoostJob, PaddleJob and JAXJob, kubeflow.org/v1.
 
-The operator makes a pod and a headless Service ``<job>-<group>-<index>`` for each replica, and gives each the
-rendezvous; what it leaves out of what the frameworks promise to scripts is added here.
-https://github.com/kubeflow/training-operator/tree/v1.9.3/pkg/controller.v1
+The operator creates a pod and a headless Service ``<job>-<group>-<index>`` for each replica, and sets the variables of
+the rendezvous. This module adds the variables that the frameworks promise to scripts and that the operator does not
+set. https://github.com/kubeflow/training-operator/tree/v1.9.3/pkg/controller.v1
 
-A job with a master or chief succeeds when that one does, and the workers that still run are ended. The operator never
-starts a whole job again: with ``backoff_limit`` the kubelet restarts the containers that fail, and the operator fails
-the job when their restarts, added up over all pods that run, reach the limit of its run policy.
+A job with a master or chief succeeds when that replica does, and the operator ends the workers that still run. The
+operator never restarts a whole job: with ``backoff_limit`` the kubelet restarts the containers that fail, and the
+operator fails the job when the sum of the restarts in all running pods reaches the limit of its run policy.
 https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/core/job.go
 """
 
@@ -29,24 +29,24 @@ from airflow_trainer_provider.kinds.objects.scheduling.gang import KAI, refuse_s
 
 BACKEND = "training-operator"
 API_VERSION = "kubeflow.org/v1"
-#: All of the operator's ports have four digits.
+#: A stand-in for the port of a replica, with as many digits as the operator's ports.
 _ANY_PORT = 2222
 _RANKS = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"})
 
 
 @dataclass(frozen=True)
 class _Flavour:
-    """What one kind has of its own.
+    """What distinguishes one of these kinds.
 
     :param framework: its framework.
-    :param resource: of its object.
+    :param resource: the resource of its object.
     :param specs: the field that holds the replicas.
     :param types: group -> replica type.
     :param operators: job -> the variables that the operator sets.
-    :param environment: (job, group, the job's name) -> those that it leaves out.
-    :param more: other fields of the spec.
-    :param command: what a replica runs instead of its command line; None for that.
-    :param is_grouped_by_kai: whether that scheduler takes its pods for one gang.
+    :param environment: (job, group, the job's name) -> the variables that the operator does not set.
+    :param more: job -> other fields of the spec.
+    :param command: replica -> the command that it runs instead of its own; None to keep its own.
+    :param is_grouped_by_kai: whether the KAI scheduler treats its pods as one gang.
     """
 
     framework: str
@@ -61,13 +61,13 @@ class _Flavour:
 
 
 def restarts(job: JobPlan) -> int:
-    """How many restarts the replicas of the job may have, all together: the operator counts those of no single one."""
+    """How many restarts all replicas of the job may have in total: the operator does not count them per replica."""
     return job.spec.run_policy.backoff_limit + (job.spec.elastic.max_restarts if job.spec.elastic else 0)
 
 
 def run_policy(job: JobPlan) -> Manifest:
     """The job's ``runPolicy``."""
-    # The operator fails the job when as many restarts as its limit have begun, not when the last of them has failed.
+    # The operator fails the job when the number of restarts reaches its limit, not when the last restart has failed.
     limit = {"backoffLimit": restarts(job) + 1} if restarts(job) else {}
     return {**common.run_policy(job, len(job.replicas)), **limit}
 
@@ -76,28 +76,29 @@ def replica_spec(job: JobPlan, replicas: tuple[Replica, ...], template: Manifest
     """A group's entry in the replica specs."""
     deadline = common.deadline_seconds(job)
     if deadline is not None:
-        # The operator looks at a job's deadline only when something happens to its pods: so let something happen.
+        # The operator checks a job's deadline only when something happens to its pods, so the pods have the deadline,
+        # too.
         template["spec"]["activeDeadlineSeconds"] = deadline
     policy = "OnFailure" if restarts(job) else "Never"
     return {"replicas": len(replicas), "restartPolicy": policy, "template": template}
 
 
 def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
-    """The replica that a pod is, by the operator's labels."""
+    """The replica that a pod runs, according to the operator's labels."""
     labels = pod["metadata"].get("labels") or {}
     group = labels.get(common.REPLICA_TYPE_LABEL, "")
-    # A launcher has no index.
+    # A launcher's pod has no index label.
     index = labels.get(common.REPLICA_INDEX_LABEL, "0")
     return ReplicaRef(group, int(index)) if group in common.groups(main) and index.isdecimal() else None
 
 
 def ttl(seconds: int | None) -> Manifest:
-    """The merge patch by which the operator deletes the job so long after its end."""
+    """The merge patch that makes the operator delete the job ``seconds`` after its end."""
     return {"spec": {"runPolicy": {"ttlSecondsAfterFinished": seconds}}}
 
 
 def deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
-    """A user's own manifest with a deadline, for its pods too; see :func:`replica_spec`."""
+    """A user's own manifest with a deadline for the job and for its pods; see :func:`replica_spec`."""
     bound = common.deadline(main, seconds, facts)
     for field, specs in bound["spec"].items():
         if field.endswith("ReplicaSpecs") and isinstance(specs, dict):
@@ -108,9 +109,9 @@ def deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
 
 
 def without_restart(main: Manifest, pods: Sequence[Manifest]) -> Manifest | None:
-    """The merge patch by which the operator fails a job before it starts a replica once more than it may.
+    """The merge patch that makes the operator fail a job before it restarts a replica more often than allowed.
 
-    Without it the operator ends the restart that is one too many as soon as it has begun.
+    Without the patch, the operator begins one restart too many, and then fails the job at once.
 
     :param main: the job's object.
     :param pods: its pods.
@@ -125,7 +126,8 @@ def without_restart(main: Manifest, pods: Sequence[Manifest]) -> Manifest | None
 
 
 def blocked_by(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef | None:
-    """The replica whose init container fails again and again. The operator counts no restarts of pods that do not run.
+    """The replica whose init container keeps failing. The operator does not count restarts in pods that are not
+    running.
 
     :param main: the job's object.
     :param pods: its pods.
@@ -144,7 +146,7 @@ def _waits_for_init(pod: Manifest) -> bool:
 
 
 def _counted(pod: Manifest) -> Sequence[Manifest]:
-    """The states of those containers whose restarts the operator counts."""
+    """The statuses of the containers whose restarts the operator counts."""
     return _containers(pod) if (pod.get("status") or {}).get("phase") == "Running" else ()
 
 
@@ -156,12 +158,13 @@ def _containers(pod: Manifest) -> Sequence[Manifest]:
 def _waits_to_restart(container: Manifest) -> bool:
     state = container.get("state") or {}
     waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
-    # The kubelet may report the end of a container for seconds before it reports that the restart waits.
+    # For some seconds, the kubelet may report that a container has terminated before it reports the back-off of its
+    # restart.
     return waiting.get("reason") == "CrashLoopBackOff" or bool(terminated.get("exitCode"))
 
 
 def _render(flavour: _Flavour, job: JobPlan, meta: Meta, facts: Facts) -> Rendered:
-    # The operator writes the list of replicas into variables of its own; its host names end with the namespace.
+    # The operator writes the list of replicas into its own variables, with host names that end with the namespace.
     check_roster(job, {each.name: Address(f"{meta.name}-{each.name}", _ANY_PORT) for each in job.replicas})
     specs: Manifest = {}
     for group, kind in flavour.types.items():
@@ -207,7 +210,7 @@ def _pytorch_more(job: JobPlan) -> Manifest:
 
 
 def _tensorflow_more(job: JobPlan) -> Manifest:
-    # Else the job has succeeded as soon as worker-0 has.
+    # Otherwise the job succeeds as soon as worker-0 does.
     return {} if job.group("chief") else {"successPolicy": "AllWorkers"}
 
 

@@ -1,10 +1,11 @@
 """MPIJob in its two versions: kubeflow.org/v1 of the Training Operator, and v2beta1 of the MPI Operator.
 
-In v1 mpirun reaches the workers through ``kubectl exec``, in v2beta1 through ssh: there the image needs an sshd that
-takes root's key. https://github.com/kubeflow/mpi-operator/blob/v0.7.0/pkg/controller/mpi_job_controller.go
+In v1 mpirun reaches the workers through ``kubectl exec``, in v2beta1 through ssh: the image then needs an sshd that
+accepts root's key. https://github.com/kubeflow/mpi-operator/blob/v0.7.0/pkg/controller/mpi_job_controller.go
 
-With ``backoff_limit`` v2beta1 starts mpirun again in a new pod, so that the earlier ones can still be read, and no
-worker, whose restarts nothing would bound; v1 restarts the containers of launcher and workers in place.
+With ``backoff_limit``, v2beta1 restarts mpirun in a new pod, so that the logs of the earlier pods can still be read. It
+restarts no worker, because nothing would limit the workers' restarts. v1 restarts the containers of launcher and
+workers in place.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 _CONTAINER = "mpi"
 _V1 = Resource("kubeflow.org/v1", "MPIJob", "mpijobs")
 _V2BETA1 = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs")
-#: v1 starts the launcher at once, and a worker's image may take long to pull; in v2beta1 the workers' containers run
-#: already.
+#: How long the launcher waits for a worker: v1 starts the launcher at once, and a worker may take long to pull its
+#: image; v2beta1 starts it when the workers' containers already run.
 _V1_SSH_SECONDS, _V2BETA1_SSH_SECONDS = 3600, 120
-#: What the workers run. They are ended when the launcher has: a plain sleep would not hear SIGTERM, and an sshd would
-#: seem to fail.
+#: The command of the workers. They are terminated once the launcher has ended: a plain sleep would not react to
+#: SIGTERM, and an sshd would exit as if it had failed.
 _V1_WORKER = ("sh", "-c", 'trap "exit 0" TERM; sleep 365d & wait "$!"')
 _V2BETA1_WORKER = ("sh", "-c", 'trap "exit 0" TERM; /usr/sbin/sshd -De & wait "$!"')
-#: The same as a user of the image's own, whose sshd has its settings beside the keys' folder: so do the operator's
+#: The same for a non-root user of the image, whose sshd_config is next to the folder of the keys, as in the operator's
 #: images.
 _V2BETA1_USERS_WORKER = (
     '[ ! -f "$1" ] || set -- -f "$1"; [ "$1" = -f ] || set --; trap "exit 0" TERM; /usr/sbin/sshd -De "$@" & wait "$!"'
@@ -51,7 +52,7 @@ _SET_BY_V2BETA1 = frozenset(
         "OMPI_MCA_orte_set_default_slots",
     }
 )
-#: What the operator sets for Hydra's mpirun.
+#: The variables that the operator sets for Hydra's mpirun.
 _SET_FOR_HYDRA = {
     "Intel": frozenset({"I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "I_MPI_PERHOST"}),
     "MPICH": frozenset({"HYDRA_HOST_FILE", "HYDRA_LAUNCH_EXTRA_ARGS"}),
@@ -96,7 +97,7 @@ def _render_v1(job: JobPlan, meta: Meta, facts: Facts) -> Rendered:
     assert worker is not None, "a launcher that is a node is refused"
     spec = {
         "slotsPerWorker": job.spec.num_proc_per_node,
-        # The one that kubectl exec enters, where there are several.
+        # The container that kubectl exec enters where a pod has several.
         "mainContainer": _CONTAINER,
         "runPolicy": training_operator.run_policy(job),
         "mpiReplicaSpecs": {
@@ -121,20 +122,20 @@ def _render_v2beta1(job: JobPlan, meta: Meta, facts: Facts) -> Rendered:
         **({"mpiImplementation": settings.implementation} if settings.implementation != OPEN_MPI else {}),
         **({"runLauncherAsWorker": True} if settings.is_node else {}),
         **({"sshAuthMountPath": settings.ssh_mount_path} if settings.ssh_mount_path else {}),
-        # The limit is the launcher's Job's, which takes a missing one as 6.
+        # The limit is that of the launcher's Job, where it defaults to 6.
         "runPolicy": {**common.run_policy(job, _together(job)), "backoffLimit": job.spec.run_policy.backoff_limit},
         "mpiReplicaSpecs": {
-            # OnFailure would take the launcher's pod away with its last failure, its log with it.
+            # With OnFailure, the launcher's pod would be deleted after its last failure, together with its log.
             "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": launcher},
             **({"Worker": workers} if worker else {}),
         },
     }
-    # The Secret of the operator's has the name that ours would have.
+    # The operator's Secret has the same name as the Secret of this provider would have.
     return Rendered(common.main_object(_V2BETA1, job, ssh.with_key(meta), spec))
 
 
 def _together(job: JobPlan) -> int:
-    """How many pods are created together: the launcher's comes once the workers are ready."""
+    """How many pods are created together: the launcher's pod is created once the workers are ready."""
     return len(job.group("worker"))
 
 
@@ -193,7 +194,7 @@ def _replica_ref_v2beta1(pod: Manifest, main: Manifest) -> ReplicaRef | None:
     index = labels.get(common.REPLICA_INDEX_LABEL, "")
     if group != "worker" or not index.isdecimal():
         return None
-    # A launcher that trains too has the first index.
+    # A launcher that also trains has index 0, and the workers' indices start at 1.
     return ReplicaRef(group, int(index) - bool(main["spec"].get("runLauncherAsWorker")))
 
 
@@ -206,10 +207,10 @@ def _container(main: Manifest, group: str) -> str | None:
 
 
 def _blocked_by_v2beta1(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef | None:
-    """The worker that has failed before there is a launcher.
+    """The worker that has failed before the launcher was created.
 
-    The operator creates the launcher once all workers are ready. It replaces no worker that has failed, and sets no
-    condition for one.
+    The operator creates the launcher once all workers are ready. It does not replace a failed worker, and sets no
+    condition for it.
     """
     replicas = (main.get("status") or {}).get("replicaStatuses") or {}
     if main["spec"].get("launcherCreationPolicy") != "WaitForWorkersReady" or "Launcher" in replicas:
@@ -221,7 +222,7 @@ def _blocked_by_v2beta1(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef 
 
 
 def _has_failed(pod: Manifest) -> bool:
-    """Whether a pod has failed and stays. The operator creates another one in place of one that is deleted."""
+    """Whether a pod has failed and is not being deleted. The operator replaces a deleted pod."""
     return (pod.get("status") or {}).get("phase") == "Failed" and "deletionTimestamp" not in pod["metadata"]
 
 
@@ -250,7 +251,7 @@ MPIJOB_V1 = Kind(
     ),
     manifests=ManifestRules(check=common.check_manifest, deadline=training_operator.deadline),
 )
-# Its ttl is the launcher's Job's, and never deletes the MPIJob.
+# The ttl of its run policy applies to the launcher's Job, and never deletes the MPIJob.
 MPIJOB_V2BETA1 = Kind(
     key="mpijob-v2beta1",
     resource=_V2BETA1,

@@ -1,7 +1,8 @@
-"""batch/v1 Jobs created outside Airflow. No spec becomes one: what we make on plain Kubernetes has a Service above it.
+"""batch/v1 Jobs created outside Airflow. No spec is rendered as one: on plain Kubernetes, this provider creates Jobs
+that a Service owns.
 
-The Pods of an Indexed Job are distinguished by their index, and so is the Pod of a Job that has one at a time. The Pods
-of other Jobs cannot be distinguished: of such a Job only the Job itself is read.
+The Pods of an Indexed Job are distinguished by their index, and a Job that runs one Pod at a time has one replica. The
+Pods of other Jobs cannot be distinguished: of such a Job only the Job itself is read.
 https://kubernetes.io/docs/concepts/workloads/controllers/job/
 """
 
@@ -22,10 +23,11 @@ from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 _GROUP = "worker"
 _INDEX = "batch.kubernetes.io/job-completion-index"
-#: Labels that the API server gives the Pods of each Job; it refuses those of another one.
+#: Labels that the API server sets on the Pods of each Job; it rejects a Job with the labels of another Job.
 _UIDS = frozenset({"controller-uid", "batch.kubernetes.io/controller-uid"})
 _GENERATED = _UIDS | {"job-name", "batch.kubernetes.io/job-name"}
-#: A Job whose end is decided says so before its last Pods are gone.
+#: Conditions of a Job whose outcome is decided. SuccessCriteriaMet and FailureTarget come before its last Pods are
+#: gone.
 _ENDS = {
     "SuccessCriteriaMet": JobPhase.SUCCEEDED,
     "Complete": JobPhase.SUCCEEDED,
@@ -35,10 +37,10 @@ _ENDS = {
 
 
 def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
-    """What a Job says of itself.
+    """The status that a Job reports.
 
     :param main: the Job.
-    :param children: none.
+    :param children: always empty.
     """
     status, spec = main.get("status") or {}, main["spec"]
     started_at = _time(status.get("startTime"))
@@ -51,12 +53,12 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
         return ControllerStatus(JobPhase.SUSPENDED, "JobSuspended", None, started_at)
     if groups(main):
         return ControllerStatus(started_at=started_at)
-    # Its Pods cannot say it.
+    # Its Pods cannot be distinguished, so the Job's own counts decide.
     return ControllerStatus(JobPhase.RUNNING if status.get("ready") else JobPhase.STARTING, started_at=started_at)
 
 
 def groups(main: Manifest) -> Mapping[str, int]:
-    """How many replicas; none where they cannot be distinguished."""
+    """The number of replicas; empty where the Pods cannot be distinguished."""
     spec = main["spec"]
     if spec.get("completionMode") == "Indexed":
         return {_GROUP: spec.get("completions", 1)}
@@ -64,7 +66,7 @@ def groups(main: Manifest) -> Mapping[str, int]:
 
 
 def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
-    """The replica that a Pod is; None where that is unknown."""
+    """The replica that a Pod runs; None where it is unknown."""
     if main["spec"].get("completionMode") == "Indexed":
         index = (pod["metadata"].get("labels") or {}).get(_INDEX, "")
         return ReplicaRef(_GROUP, int(index)) if index.isdecimal() else None
@@ -92,7 +94,7 @@ def check(main: Manifest) -> None:
 
 
 def as_new(main: Manifest) -> Manifest:
-    """The Job without the selector and the labels that the API server has generated for an earlier one.
+    """The Job without the selector and the labels that the API server generated for an earlier Job.
 
     :param main: the user's own manifest.
     """
@@ -106,7 +108,7 @@ def as_new(main: Manifest) -> Manifest:
 
 
 def _without(value: Any, names: frozenset[str], *path: str) -> Any:
-    """The value without some names of the mapping at a path, where there are any."""
+    """The value without some keys of the mapping at a path, if it has them."""
     if not isinstance(value, Mapping):
         return value
     if not path:
@@ -149,7 +151,7 @@ BATCH_JOB = Kind(
     manifests=ManifestRules(
         check=check,
         deadline=_deadline,
-        # Its Pods' names end with an index and five letters; their host names with the index only.
+        # The names of a Job's Pods end with an index and five letters, their host names with the index only.
         name_limit=63 - len("-9999"),
         as_new=as_new,
     ),

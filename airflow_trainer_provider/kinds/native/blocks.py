@@ -1,4 +1,4 @@
-"""Which replicas share an Indexed Job: a block is a run of them, in the order of their ranks."""
+"""Decides which replicas share an Indexed Job: a block is a run of replicas with consecutive ranks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_trainer_provider.frameworks.remember import remember_last
 from airflow_trainer_provider.job.plan.framework import Address, Addresses
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
-#: What a container finds its completion index by; Kubernetes puts the index in its place.
+#: The reference to a variable with the completion index; Kubernetes replaces it with the index.
 INDEX_REFERENCE = "$(TRAINER_INDEX)"
-#: All replicas have an address of their own, so they can use the same port.
+#: Each replica has its own address, so all replicas can use the same port.
 PORT = 29500
-#: An index that no replica has. Where it shows up in a variable, the completion index goes there.
+#: An index that no replica has. Where it appears in the value of a variable, it is replaced with ``INDEX_REFERENCE``.
 _ANY = 1_000_000_007
 
 
@@ -23,7 +23,7 @@ _ANY = 1_000_000_007
 class Block:
     """Replicas whose pods come from one template.
 
-    :param name: what is added to the job's name; empty where the block spans several groups.
+    :param name: the suffix of the job's name; empty where the block spans several groups.
     :param replicas: in the order of their completion indices.
     """
 
@@ -50,11 +50,11 @@ class Block:
 
 @remember_last
 def blocks(job: JobPlan) -> tuple[Block, ...]:
-    """Divide the replicas into runs that can be given their ranks; as long as can be, from the first rank on.
+    """Divide the replicas, from the first rank on, into the longest runs whose Pods can share a template.
 
     :param job: the job.
     """
-    # Any hosts will do: what the replicas' own indices do to the variables is the same for all.
+    # Any host names will do: how an index changes the variables does not depend on them.
     addresses = {replica.name: Address(replica.name, PORT) for replica in job.replicas}
     runs: list[list[Replica]] = []
     template: Mapping[str, str] = {}
@@ -68,10 +68,12 @@ def blocks(job: JobPlan) -> tuple[Block, ...]:
 
 
 def addresses_of(name: str, parts: Iterable[Block]) -> Addresses:
-    """Where the replicas reach each other: the host names that Indexed Jobs give, below the headless Service.
+    """The addresses at which the replicas reach each other: the host names that Indexed Jobs set, in the domain of the
+    headless Service.
 
-    The leader's is its host name alone: the others reach it by a Service of that name, and itself knows the name
-    before any DNS server does. A rendezvous that looks by its name whether it is to be held here needs that.
+    The leader's address is its host name alone: the others reach it through a Service of that name, and the leader can
+    resolve it before any DNS server does. This is needed by a rendezvous that decides by the name whether it is hosted
+    on this machine.
 
     :param name: of the job, and of its Service.
     :param parts: all blocks of the job.
@@ -85,7 +87,7 @@ def addresses_of(name: str, parts: Iterable[Block]) -> Addresses:
 
 
 def environment_of(job: JobPlan, block: Block, addresses: Addresses) -> dict[str, str]:
-    """The variables by which the replicas of a block find the others, in one text for all of them.
+    """The variables by which the replicas of a block find the others, as one template for the whole block.
 
     :param job: the job.
     :param block: one of its blocks.
@@ -98,7 +100,7 @@ def environment_of(job: JobPlan, block: Block, addresses: Addresses) -> dict[str
 
 def _template(job: JobPlan, first: Replica, addresses: Addresses) -> dict[str, str]:
     stand_in = replace(first, index=_ANY, rank=_ANY)
-    # Not a copy: there may be as many runs as replicas. It is read only.
+    # Not a copy, because there may be as many runs as replicas. It is only read.
     known = ChainMap({stand_in.name: addresses[first.name]}, cast("dict[str, Address]", addresses))
     environment = job.framework.environment(job, stand_in, known)
     return {name: value.replace(str(_ANY), INDEX_REFERENCE) for name, value in environment.items()}
@@ -107,13 +109,13 @@ def _template(job: JobPlan, first: Replica, addresses: Addresses) -> dict[str, s
 def _joins(
     job: JobPlan, run: list[Replica], template: Mapping[str, str], replica: Replica, addresses: Addresses
 ) -> bool:
-    """Whether a replica can share the template of those before it."""
+    """Whether a replica can share the template of the run before it."""
     first, role, position = run[0], job.framework.role(replica.group), len(run)
     if replace(replica, group=first.group, index=first.index, rank=first.rank) != first:
         return False
     if role.waited_for != job.framework.role(first.group).waited_for:
         return False
-    # Its completion index has to be its index in its group, or where the run spans groups, its rank.
+    # The completion index has to be the replica's index in its group, or its rank where the run spans groups.
     if position != (replica.index if replica.group == first.group and first.index == 0 else replica.rank):
         return False
     if position == 1 and _filled(template, 0) != job.framework.environment(job, first, addresses):

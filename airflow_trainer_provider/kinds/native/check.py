@@ -15,7 +15,7 @@ BACKEND = "native"
 
 
 def check(job: JobPlan) -> None:
-    """Refuse what Jobs and Services alone cannot do.
+    """Refuse settings that Jobs and Services alone cannot express.
 
     :param job: the job.
     :raises SpecError: naming the field, its value and the way out.

@@ -1,19 +1,22 @@
-"""Plain Kubernetes, nothing installed: Indexed Jobs below a headless Service.
+"""Plain Kubernetes without an operator: Indexed Jobs that a headless Service owns.
 
-The Service stands for the job and owns all the rest. It gives each Pod a name that is known beforehand, so the
-variables of the rendezvous can be written into the templates. Another one gives rank 0 a name without a domain.
+The Service is the main object of the job, and owns all other objects. It gives each Pod a DNS name that is known in
+advance, so the variables of the rendezvous can be written into the templates. A second Service gives rank 0 a name
+without a domain.
 
-The Pods of an Indexed Job share a template, in which the completion index is all that differs: Kubernetes puts it in
-the place of ``$(TRAINER_INDEX)``. It cannot count: a worker's rank, which is its index and one for the master, cannot
-be written so, and a shell that could need not be in the image. So replicas share a Job where their settings are equal
-and the completion index is their index in the group, or their rank, whichever their framework asks for:
+The Pods of an Indexed Job share a template, in which only the completion index differs: Kubernetes replaces
+``$(TRAINER_INDEX)`` with it. Kubernetes does no arithmetic: a worker's rank, which is its index plus one for the
+master, cannot be written this way, and the image need not have a shell to compute it. So replicas share a Job where
+their settings are equal and the completion index is their index in the group, or their rank, whichever their framework
+asks for:
 
 - TensorFlow's roles and JAX's workers: one Job for each group;
-- PyTorch and XGBoost: one Job for master and workers together, where it also counts as one for Kueue, and where a
-  failure ends all at once;
-- a replica with settings of its own, as Paddle's rank 0 is, and those whose rank it puts out of reach: a Job each.
+- PyTorch and XGBoost: one Job for master and workers together, which also counts as one job for Kueue, and in which a
+  failure ends all replicas at once;
+- a replica with its own settings, like Paddle's rank 0, and the replicas whose rank then no longer matches a completion
+  index: one Job each.
 
-Which rank its first Pod has is a label of each Job. That names the replicas, whatever shares a Job.
+Each Job has a label with the rank of its first Pod. The label identifies the replicas, whichever of them share a Job.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def _render(make_keys: ssh.MakeKeys, job: JobPlan, meta: Meta, facts: Facts) -> 
     addresses = addresses_of(meta.name, parts)
     contents = job.framework.files(job, addresses)
     leader = {JOB: meta.name, FIRST_RANK: "0", _COMPLETION_INDEX: "0"}
-    # Without the labels by which a task finds its jobs: only the main object stands for one.
+    # Without the labels by which a task finds its jobs: only the main object represents a job.
     after = [_service(addresses[job.leader.name].host, Meta(meta.name, {JOB: meta.name}), leader)]
     jobs = [_indexed_job(job, meta, block, addresses, bool(contents)) for block in parts]
     after += pod_group(job, meta, jobs)
@@ -115,11 +118,12 @@ def _restarts(job: JobPlan) -> int:
 def _failure_policy(job: JobPlan, group: str, size: int) -> Manifest:
     restarts = _restarts(job)
     if not restarts:
-        # It fails either way; with the rule, the Job says that the Pod was evicted.
+        # The Job fails either way; with the rule, it reports that the Pod was evicted.
         return {"backoffLimit": 0, "podFailurePolicy": {"rules": [on_disruption("FailJob")]}}
     codes = job.spec.run_policy.exit_codes if job.framework.role(group).runs_command else None
-    # A failure of one replica brings the others down, and all are started again: each counts its own. The limit of
-    # them all is never reached first; it is written down because its default is 6 where the others are not known.
+    # A failure of one replica brings the others down, and all are restarted: each index counts its own failures.
+    # backoffLimit, the limit for all of them, is never reached first; it is set because it defaults to 6 in a cluster
+    # that does not know the limits per index.
     limits = {"backoffLimit": restarts * size, "backoffLimitPerIndex": restarts, "maxFailedIndexes": 0}
     return {**limits, **pod_failure_policy(codes, TRAINING_CONTAINER)}
 
@@ -134,7 +138,7 @@ def _template(job: JobPlan, meta: Meta, block: Block, addresses: Addresses, has_
         **environment_of(job, block, addresses),
     }
     if not block.one_group:
-        # The group is not the same for all, and a Pod gets its rank only.
+        # The Pods are of different groups, and a Pod is given only its rank.
         env = {"TRAINER_REPLICA": f"rank-{INDEX_REFERENCE}", **env}
     template = pod_template(
         job,
@@ -162,10 +166,11 @@ def _template(job: JobPlan, meta: Meta, block: Block, addresses: Addresses, has_
 
 
 def _command(job: JobPlan, replica: Replica, addresses: Addresses) -> Sequence[str] | None:
-    """What takes the place of the replica's own command line; None where nothing does."""
+    """The command that replaces the replica's own; None to keep its own."""
     if not job.framework.role(replica.group).runs_command:
         return ssh.SERVER
-    # Without a command the image's own is run, which is unknown. Rank 0 of a launcher that trains runs here.
+    # Without a command, the image's own command runs, which is unknown. With a launcher that trains, rank 0 runs in its
+    # pod.
     if job.is_launched and replica.command and not job.framework.trains(replica.group):
         return ssh.launching(replica.argv, addresses[job.nodes[0].name])
     return None
@@ -201,7 +206,7 @@ def _suspend(whether: bool) -> Manifest:
 
 
 def native(make_keys: ssh.MakeKeys) -> Kind:
-    """The kind, with its one source of chance.
+    """The kind, with its only source of randomness.
 
     :param make_keys: makes the ssh key pair of a job whose launcher starts processes on other replicas.
     """

@@ -1,4 +1,4 @@
-"""What the Jobs of a training job on plain Kubernetes say of it."""
+"""Reads the status of a training job on plain Kubernetes from its Jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 #: The rank of a Job's first Pod.
 FIRST_RANK = f"{PREFIX}/first-rank"
-#: Whether the training has not succeeded before this Job has.
+#: Whether the training succeeds only once this Job has succeeded.
 WAITED_FOR = f"{PREFIX}/waited-for"
 
 
@@ -37,15 +37,15 @@ def groups_of(main: Manifest) -> Mapping[str, int]:
 def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
     """Read a training job's controller status from its Jobs.
 
-    It has succeeded once all Jobs that are waited for are complete, and failed once any Job has failed before that.
-    What becomes of the others afterwards changes nothing. It has failed, too, where a Job was deleted before its end,
-    and where a Job is gone whose end was not seen, and all others have ended. One that is to end counts as suspended
-    where no Job is left.
+    The training job has succeeded once all Jobs that are waited for are complete, and has failed once any Job has
+    failed before that. What happens to the other Jobs afterwards changes nothing. The training job has also failed if a
+    Job was deleted before its end, or if all Jobs have ended except one that no longer exists and whose end was not
+    seen. A cancelled training job counts as suspended once no Job is left.
 
     :param main: the Service.
-    :param children: the Jobs that are there, and the last versions of those that are gone.
+    :param children: the existing Jobs, and the last versions of Jobs that no longer exist.
     """
-    # Of one whose last version is an old one, the end is not known.
+    # If the watch missed the deletion of a Job, its last known version may be old, and does not show how the Job ended.
     children = [child for child in children if deletion_of(child) != MISSED or _has_ended(child)]
     started = _first(_time(child.get("status", {}).get("startTime")) for child in children)
     restarts = max(map(_restarts, children), default=0)
@@ -67,7 +67,7 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
 
 
 def _without_job(main: Manifest, children: Sequence[Manifest]) -> frozenset[str]:
-    """The names of the replicas whose Job is gone, complete or not."""
+    """The names of the replicas whose Job no longer exists, whether it was complete or not."""
     if not _has_jobs(main):
         return frozenset()
     names = [f"{group}-{index}" for group, count in groups_of(main).items() for index in range(count)]
@@ -79,27 +79,29 @@ def _without_job(main: Manifest, children: Sequence[Manifest]) -> frozenset[str]
 
 
 def _lost(main: Manifest, children: Sequence[Manifest]) -> str | None:
-    """The Job that can no longer end, and why; None where all can."""
+    """A message about a Job that can no longer end; None where all Jobs can."""
     if not _has_jobs(main):
         return None
     unfinished = [child for child in children if not _has_ended(child)]
     deleted = [child["metadata"]["name"] for child in unfinished if deletion_of(child)]
     if deleted:
         return f"Job {deleted[0]} was deleted before it had ended"
-    # Those that are there may train on, or be resumed.
+    # Unfinished Jobs may continue to train, or be resumed.
     if unfinished or sum(child["spec"]["completions"] for child in children) >= sum(groups_of(main).values()):
         return None
     return f"a Job of {main['metadata']['name']} was deleted; whether it had succeeded is not known"
 
 
 def _has_jobs(main: Manifest) -> bool:
-    """Whether all Jobs of a training were created, and nothing but an accident deletes them."""
+    """Whether all Jobs of a training were created and should exist: the training is neither cancelled nor being
+    deleted.
+    """
     annotations = main["metadata"].get("annotations") or {}
     return COMPLETE in annotations and CANCELLED not in annotations and "deletionTimestamp" not in main["metadata"]
 
 
 def _is_stopped(main: Manifest, children: Sequence[Manifest]) -> bool:
-    """Whether a training is to end, and none of the Jobs is left that it had."""
+    """Whether a training is cancelled and none of its Jobs is left."""
     annotations = main["metadata"].get("annotations") or {}
     return not children and COMPLETE in annotations and CANCELLED in annotations
 
@@ -123,9 +125,9 @@ def _under_way(main: Manifest, children: Sequence[Manifest]) -> tuple[JobPhase |
 
 
 def _completed(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
-    """When the last Job that is waited for was complete; None while any is not."""
+    """When the last Job that is waited for completed; None while any of them has not."""
     expected = sum(groups_of(main).values())
-    # A Job that is not there, because it is not made yet or was deleted, cannot be known to be complete.
+    # A Job that does not exist, because it is not created yet or was deleted, cannot be known to be complete.
     if not children or sum(child["spec"]["completions"] for child in children) != expected:
         return None
     awaited = [child for child in children if child["metadata"]["labels"].get(WAITED_FOR) == "true"]
@@ -137,7 +139,8 @@ def _failure(children: Iterable[Manifest]) -> tuple[datetime, str, str] | None:
     """When and why the first Job failed."""
     failures = []
     for child in children:
-        # A Job fails when the last of its Pods is gone. That it will is known as soon as the first has failed.
+        # A Job has the condition Failed once the last of its Pods is gone, and FailureTarget as soon as the first has
+        # failed.
         target, end = _condition(child, "FailureTarget"), _condition(child, "Failed")
         condition = target or end
         at = _time((condition or {}).get("lastTransitionTime"))
@@ -148,19 +151,20 @@ def _failure(children: Iterable[Manifest]) -> tuple[datetime, str, str] | None:
 
 
 def _restarts(child: Manifest) -> int:
-    """How often the replicas of a Job were started again; those of a Job that start together count once."""
+    """How many times the replicas of a Job were restarted; replicas that restart together count once."""
     status, size = child.get("status", {}), int(child["spec"]["completions"])
     if not child["spec"].get("backoffLimit"):
         return 0
     replaced: int = status.get("failed", 0)
     if _condition(child, "Failed") or _condition(child, "FailureTarget"):
-        # The last failure of each replica has no successor. The Job's controller counts those that it ended, too.
+        # No Pod follows the last failure of a replica. The Job's controller also counts the Pods that it ended as
+        # failed.
         replaced = max(0, replaced - (size - status.get("succeeded", 0)))
     return math.ceil(replaced / size)
 
 
 def _restarting(child: Manifest) -> bool:
-    """Whether a Pod of an unfinished Job has failed, and the one that takes its place is not there yet."""
+    """Whether a Pod of an unfinished Job has failed, and its replacement does not exist yet."""
     status, spec = child.get("status", {}), child["spec"]
     if not spec.get("backoffLimit") or "startTime" not in status:
         return False

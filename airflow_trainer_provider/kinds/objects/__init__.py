@@ -1,1 +1,1 @@
-"""The objects that every kind writes: pods, labels, SSH keys, launch scripts, files."""
+"""The objects that all kinds render: pods, labels, SSH keys, launch scripts, files."""

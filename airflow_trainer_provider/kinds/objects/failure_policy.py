@@ -1,4 +1,4 @@
-"""What a Job does after a pod has failed, by how it failed.
+"""The pod failure policy of a Job: how the Job reacts to a failed pod, depending on the failure.
 
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
 """
@@ -10,28 +10,28 @@ from collections.abc import Iterable
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.spec.running.exit_codes import KILLED, ExitCodes
 
-#: The reason of a Job that a rule has failed.
+#: The reason of a Job that failed because of a rule.
 REASON = "PodFailurePolicy"
 
 
 def on_disruption(action: str) -> Manifest:
-    """The rule for a pod that the cluster took away.
+    """The rule for a pod that the cluster disrupted.
 
-    :param action: of the Job.
+    :param action: the Job's reaction.
     """
     return {"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 def pod_failure_policy(codes: ExitCodes | None, container: str) -> Manifest:
-    """The fields of a Job that fails after some exit codes, whatever its back-off limit allows.
+    """The fields that make a Job fail after some exit codes, whatever its back-off limit allows.
 
-    :param codes: those of the job's spec; without them there are no such fields.
-    :param container: the training's; sidecars decide nothing.
+    :param codes: the exit codes of the job's spec; None for no such fields.
+    :param container: the name of the training's container; the exit codes of sidecars are ignored.
     """
     if codes is None:
         return {}
-    # An eviction ends the process too, with an exit code that says nothing of the training. So do a suspension, with
-    # SIGTERM and then SIGKILL, and the kernel where memory is short; a pod has no condition for these.
+    # An eviction also ends the process with an exit code, which says nothing about the training. So do a suspension,
+    # with SIGTERM and then SIGKILL, and the kernel when it runs out of memory; a pod has no condition for these.
     rules = [
         on_disruption("Count"),
         {"action": "Count", "onExitCodes": _on_codes(container, "In", KILLED)},

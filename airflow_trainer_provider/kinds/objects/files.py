@@ -1,4 +1,4 @@
-"""Files that the replicas of a job read, in a ConfigMap of the job's own."""
+"""Files that the replicas of a job read, in a ConfigMap of the job."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from airflow_trainer_provider.kinds.base import Manifest, Meta
 
-#: Where the replicas find them.
+#: The folder in which the replicas find the files.
 FOLDER = "/etc/trainer-files"
-#: Where both operators that run mpirun put the hostfile.
+#: The folder in which both operators that run mpirun put the hostfile.
 MPI_FOLDER = "/etc/mpi"
 _VOLUME = "trainer-files"
 
@@ -16,7 +16,7 @@ _VOLUME = "trainer-files"
 def config_map(meta: Meta, files: Mapping[str, str]) -> Manifest:
     """The ConfigMap with the files.
 
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     :param files: name -> content.
     """
     return {
@@ -28,10 +28,10 @@ def config_map(meta: Meta, files: Mapping[str, str]) -> Manifest:
 
 
 def mount(template: Manifest, meta: Meta) -> None:
-    """Give a Pod's first container the files.
+    """Mount the files into a Pod's first container.
 
     :param template: the Pod's template.
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     """
     spec = template["spec"]
     spec["volumes"] = [*spec.get("volumes", []), {"name": _VOLUME, "configMap": {"name": _name(meta)}}]

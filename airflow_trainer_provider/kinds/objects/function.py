@@ -1,4 +1,4 @@
-"""The files of a job's function, in a ConfigMap of the job's own that all its pods mount."""
+"""The files of a job's function, in a ConfigMap that all pods of the job mount."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import replace
 from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.kinds.base import Manifest, Meta, Rendered
 
-#: Where the pods find them.
+#: The folder in which the pods find the files.
 FOLDER = "/etc/trainer-function"
 _VOLUME = "trainer-function"
-#: How the name of the ConfigMap ends.
+#: The suffix of the ConfigMap's name.
 _SUFFIX = "-function"
-#: The most characters of a path in a key, which has 253 at most.
+#: The maximum length of a path within a key; a key has at most 253 characters.
 _KEY_LENGTH = 200
 
 
 def with_function(rendered: Rendered, job: JobPlan, meta: Meta) -> Rendered:
-    """The objects of a job with the ConfigMap that holds its function; the same where it has none.
+    """The objects of a job with the ConfigMap that holds its function; unchanged if the job has no function.
 
     :param rendered: the objects of the kind.
     :param job: the job.
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     """
     if job.spec.function is None:
         return rendered
@@ -40,9 +40,10 @@ def with_function(rendered: Rendered, job: JobPlan, meta: Meta) -> Rendered:
 
 
 def with_sizes(manifest: Manifest) -> Manifest:
-    """An object of a job for people: of the ConfigMap of a function its files' sizes, and not what may be confidential.
+    """An object of a job as it is shown to users: the ConfigMap of a function shows the sizes of its files instead of
+    their contents, which may be confidential.
 
-    :param manifest: any of the job's objects; all others are returned as they are.
+    :param manifest: any of the job's objects; all except that ConfigMap are returned unchanged.
     """
     if manifest["kind"] != "ConfigMap" or not manifest["metadata"]["name"].endswith(_SUFFIX):
         return manifest
@@ -50,11 +51,11 @@ def with_sizes(manifest: Manifest) -> Manifest:
 
 
 def mount(template: Manifest, job: JobPlan, meta: Meta) -> None:
-    """Give a Pod's first container the function, where the job has one.
+    """Mount the function, if the job has one, into a Pod's first container.
 
     :param template: the Pod's template.
     :param job: the job.
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     """
     if job.spec.function is None:
         return
@@ -74,6 +75,8 @@ def _name(meta: Meta) -> str:
 
 
 def _keys(files: Collection[str]) -> dict[str, str]:
-    """The key of each file. Numbers distinguish those whose paths differ in what no key can have, or are too long."""
+    """The key of each file. Numbers distinguish files whose paths are too long, or differ only in characters that are
+    not allowed in a key.
+    """
     names = {path: re.sub(r"[^-._a-zA-Z0-9]", "_", path.replace("/", "."))[:_KEY_LENGTH] for path in files}
     return {path: f"{number}.{names[path]}" for number, path in enumerate(sorted(files))}

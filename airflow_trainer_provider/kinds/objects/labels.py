@@ -26,7 +26,7 @@ GROUP = f"{PREFIX}/group"
 #: On the Service and the Ingress of a tool: the tool's name.
 TOOL = f"{PREFIX}/tool"
 
-#: There on what outlives the job that it was created for.
+#: Present on an object that outlives the job for which it was created.
 KEPT = f"{PREFIX}/kept"
 
 #: Annotations of the main object.
@@ -35,67 +35,67 @@ DIGEST = f"{PREFIX}/digest"
 FRAMEWORK = f"{PREFIX}/framework"
 #: How many replicas of each group, in the order of their ranks, as JSON.
 GROUPS = f"{PREFIX}/groups"
-#: Where the job's tools are reached: name -> address, as JSON.
+#: The addresses of the job's tools: name -> address, as JSON.
 TOOLS = f"{PREFIX}/tools"
-#: There where each replica is one process, whose rank is the replica's.
+#: Present where each replica is one process, whose rank is the replica's.
 RANKED = f"{PREFIX}/one-rank-each"
 #: The try that waits for the job; only it may end it.
 OWNER = f"{PREFIX}/owner"
-#: There where the user wrote the main object.
+#: Present where the user wrote the main object.
 MANIFEST = f"{PREFIX}/manifest"
-#: The same on all objects that one attempt to submit has created before they had an owner.
+#: The same value on all objects that one attempt to submit has created before they had an owner.
 SUBMISSION = f"{PREFIX}/submission"
-#: Of which Airflow the submission is.
+#: The Airflow deployment that the submission comes from.
 DEPLOYMENT = f"{PREFIX}/deployment"
-#: There once everything that belongs to the job was created.
+#: Present once all objects of the job have been created.
 COMPLETE = f"{PREFIX}/complete"
-#: There once the job has failed as a part of it was deleted: which one that is. Nothing else may show it later.
+#: Present once the job has failed because a part of it was deleted; names that part. Later, nothing else may show it.
 PART_DELETED = f"{PREFIX}/part-deleted"
-#: There once the outcome has reached XCom, or the job has failed and its task is over: no task collects it any more.
+#: Present once the outcome has reached XCom, or the job has failed and its task is over: no task collects the outcome
+#: any more.
 COLLECTED = f"{PREFIX}/collected"
-#: There once no task waits for the job any more: it outlives its task.
+#: Present once no task waits for the job any more: the job outlives its task.
 RELEASED = f"{PREFIX}/released"
-#: What becomes of the job when its task is killed, and when its outcome is safe.
+#: The action on the job when its task is killed, and when its outcome is safe.
 ON_KILL = f"{PREFIX}/on-kill"
 ON_FINISH = f"{PREFIX}/on-finish"
-#: Which exit codes start the job again, and which end it, as JSON.
+#: Which exit codes restart the job, and which end it, as JSON.
 EXIT_CODES = f"{PREFIX}/exit-codes"
-#: Which pods go once the outcome is safe, where some do.
+#: Which pods are deleted once the outcome is safe, if any are.
 CLEAN_PODS = f"{PREFIX}/clean-pods"
-#: Seconds until a job that is kept goes.
+#: Seconds until a kept job is deleted.
 TTL = f"{PREFIX}/ttl-seconds"
-#: There where the number of nodes may vary.
+#: Present where the number of nodes may vary.
 ELASTIC = f"{PREFIX}/elastic"
-#: The groups without whose replicas the job can succeed, as a JSON list.
+#: The groups whose replicas the job can succeed without, as a JSON list.
 OPTIONAL = f"{PREFIX}/optional-groups"
-#: Which replicas were taken away and ended with exit code 0, as JSON.
+#: The replicas that were disrupted and ended with exit code 0, as JSON.
 DISRUPTED = f"{PREFIX}/disrupted"
-#: The Secret with a private key of the job's own; it goes once the job has ended.
+#: The name of the Secret with the job's private key; the Secret is deleted once the job has ended.
 PRIVATE_KEY = f"{PREFIX}/private-key"
-#: What the name of that Secret has after the job's name: where the provider or the MPI Operator creates it, and where
-#: Trainer does.
+#: The suffix of that Secret's name: where the provider or the MPI Operator creates it, and where Trainer does.
 SSH_SECRET, TRAINERS_SSH_SECRET = "-ssh", "-mpi-ssh-auth"
-#: Why the job should end; there once it should.
+#: Why the job was cancelled; present once it was.
 CANCELLED = f"{PREFIX}/cancelled"
 
-#: Kueue's: the LocalQueue that admits what carries it.
+#: Kueue's label: the LocalQueue that admits an object.
 QUEUE = "kueue.x-k8s.io/queue-name"
 
-#: Finds all jobs of this provider.
+#: The label selector for all jobs of this provider.
 OURS = f"{MANAGED_BY}={PREFIX}"
 
 _LABEL_LENGTH = 63
-#: A group of more is a mistake, and too large to be listed.
+#: A group with more replicas is a mistake, and too large to be listed.
 _MOST_REPLICAS = 100_000
 
 
 def meta_of(job: JobPlan, identity: Identity, name: str, digest: str | None = None) -> Meta:
-    """What is written on the objects of a task's job.
+    """The metadata of the objects of a task's job.
 
     :param job: what to run.
     :param identity: the task, and its try.
     :param name: the job's name.
-    :param digest: of the spec that the task gave, where the job has values from elsewhere as well.
+    :param digest: the digest of the spec that the task gave, where the job also has values from elsewhere.
     """
     groups: dict[str, int] = {}
     for replica in job.replicas:
@@ -117,7 +117,7 @@ def meta_of(job: JobPlan, identity: Identity, name: str, digest: str | None = No
 
 
 def meta_of_manifest(job: ManifestPlan, identity: Identity, name: str) -> Meta:
-    """What is written on a manifest of the user's own.
+    """The metadata that is added to a user's own manifest.
 
     :param job: what to run.
     :param identity: the task, and its try.
@@ -151,9 +151,9 @@ def _meta(job: Plan, identity: Identity, name: str, annotations: Mapping[str, st
 
 
 def written_groups(main: Manifest) -> dict[str, int]:
-    """How many replicas of each group a main object says it has, in the order of their ranks.
+    """How many replicas of each group a job has according to its main object, in the order of their ranks.
 
-    :param main: the main object. One that says nothing, or what this provider does not write, has none.
+    :param main: the main object. Empty without the annotation, or where this provider did not write it.
     """
     try:
         groups = json.loads((main["metadata"].get("annotations") or {}).get(GROUPS) or "{}")
@@ -164,9 +164,9 @@ def written_groups(main: Manifest) -> dict[str, int]:
 
 
 def optional_groups(main: Manifest) -> frozenset[str] | None:
-    """The groups without whose replicas the job can succeed; None where that is not known.
+    """The groups whose replicas the job can succeed without; None where they are unknown.
 
-    :param main: the main object. One that this provider did not render says nothing.
+    :param main: the main object. One that this provider did not render does not have the annotation.
     """
     annotations = main["metadata"].get("annotations") or {}
     if GROUPS not in annotations:
@@ -179,12 +179,12 @@ def optional_groups(main: Manifest) -> frozenset[str] | None:
 
 
 def is_elastic(main: Manifest) -> bool:
-    """Whether the number of a job's nodes may vary, as its main object says."""
+    """Whether the number of a job's nodes may vary, according to its main object."""
     return ELASTIC in (main["metadata"].get("annotations") or {})
 
 
 def exit_codes_of(main: Manifest) -> ExitCodes | None:
-    """What a job's spec says of exit codes; None where it says nothing, or the annotation cannot be read.
+    """The exit codes of a job's spec; None where it has none, or where the annotation cannot be read.
 
     :param main: the main object.
     """
@@ -196,9 +196,9 @@ def exit_codes_of(main: Manifest) -> ExitCodes | None:
 
 
 def written_tools(main: Manifest) -> dict[str, str]:
-    """Where the tools of a job are reached, as its main object says: name -> address.
+    """The addresses of a job's tools, according to its main object: name -> address.
 
-    :param main: the main object. One that says nothing, or what this provider does not write, has none.
+    :param main: the main object. Empty without the annotation, or where this provider did not write it.
     """
     try:
         tools = json.loads((main["metadata"].get("annotations") or {}).get(TOOLS) or "{}")
@@ -209,5 +209,5 @@ def written_tools(main: Manifest) -> dict[str, str]:
 
 
 def label_value(text: str) -> str:
-    """The text as a label may hold it; other characters become ``_``, and what is too long is cut off."""
+    """The text as a valid label value: other characters become ``_``, and text beyond the maximum length is cut off."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:_LABEL_LENGTH].strip("_.-")

@@ -1,6 +1,6 @@
-"""How mpirun runs in a launcher's pod, whose workers are other pods.
+"""Runs mpirun in a launcher's pod, with its workers in other pods.
 
-mpirun reaches the workers through ssh, or what ``OMPI_MCA_plm_rsh_agent`` names, and finds them in
+mpirun reaches the workers through ssh, or through the program that ``OMPI_MCA_plm_rsh_agent`` names, and finds them in
 ``$TRAINER_FILES/hostfile``.
 """
 
@@ -16,8 +16,8 @@ from airflow_trainer_provider.kinds.objects.pod_check import SPEC, pod_fields
 from airflow_trainer_provider.spec import VariableSource
 from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
-#: Waits until each worker answers, as mpirun fails where one does not; then runs the command. Rank 0 is in the first
-#: worker's pod, whose result is not read, so its result is fetched to where the launcher's is looked for.
+#: Waits until each worker answers, because mpirun fails where one does not; then runs the command. Rank 0 runs in the
+#: first worker's pod, whose result is not read, so its result is copied to the path of the launcher's result.
 _SCRIPT = """\
 seconds=$1 agent=${OMPI_MCA_plm_rsh_agent:-ssh}; shift
 %s
@@ -40,8 +40,8 @@ fi
 exit "$code"
 """
 _ANSWERS = 'answers() { $agent "$1" true; }'
-#: The launcher's own pod has no ssh server, and mpirun needs none there. But as long as the name of that host does not
-#: resolve, mpirun takes it for another host's.
+#: The launcher's own pod has no ssh server, and mpirun needs none there. But as long as the pod's host name does not
+#: resolve, mpirun takes it for the name of another host.
 _ANSWERS_OR_RESOLVES = """\
 answers() {
   [ "${1%%.*}" = "${HOSTNAME:-$(hostname)}" ] || { $agent "$1" true; return; }
@@ -49,9 +49,9 @@ answers() {
 }"""
 
 
-#: Hydra's hostfiles have ``host:slots`` where those of Open MPI have ``host slots=number``.
+#: Hydra's hostfiles have lines ``host:slots``, those of Open MPI ``host slots=number``.
 _HOST, _HYDRAS_HOST = "read -r host _", "IFS=: read -r host _"
-#: Sources of a variable that are the pod's own.
+#: Sources of a variable that are fields of the pod itself.
 _POD_FIELDS = frozenset({"fieldRef", "resourceFieldRef"})
 _OPERATORS = "Use backend='mpi-operator', or 'trainer' with a runtime_ref."
 #: Setting of the launcher -> what a backend without it allows, and the way out.
@@ -69,11 +69,11 @@ _REFUSED = {
 
 
 def check_settings(backend: str, job: JobPlan, taken: Collection[str]) -> None:
-    """Refuse settings of the launcher that a backend cannot carry out.
+    """Refuse settings of the launcher that a backend does not support.
 
     :param backend: its name.
     :param job: the job.
-    :param taken: those that it can.
+    :param taken: the settings that it supports.
     :raises UnsupportedField: naming the field and the way out.
     """
     given = job.spec.mpi.model_dump(exclude_defaults=True)
@@ -83,10 +83,11 @@ def check_settings(backend: str, job: JobPlan, taken: Collection[str]) -> None:
 
 
 def check_forwarded(backend: str, job: JobPlan, container: str) -> None:
-    """Refuse variables that the ranks would not have: mpirun hands on those of the launcher that it is given by name.
+    """Refuse variables that the ranks would not have: mpirun passes on only the launcher's variables that it is given
+    by name.
 
     :param backend: the backend's name.
-    :param job: the job, whose ranks mpirun starts by an ssh that takes no variables along.
+    :param job: the job, whose ranks mpirun starts through ssh, which forwards no variables.
     :param container: the name that the training's container has to have in its pod.
     :raises UnsupportedField: naming the field and the way out.
     """
@@ -107,11 +108,12 @@ def check_forwarded(backend: str, job: JobPlan, container: str) -> None:
 
 
 def launcher_command(job: JobPlan, template: Manifest, timeout: int) -> tuple[str, ...] | None:
-    """What the launcher's container runs.
+    """The command of the launcher's container.
 
     :param job: the job.
-    :param template: the launcher's pods' template. All variables of its first container reach all ranks, but those that
-        the user takes from fields of the pod: mpirun passes on only its own unless it is given the others by name.
+    :param template: the template of the launcher's pod. All variables of its first container are passed on to all
+        ranks, except those that the user takes from fields of the pod: mpirun passes on only its own variables unless
+        it is given the others by name.
     :param timeout: how long a worker may take until it answers, in seconds.
     :return: None where the image's own entry point runs: it has to wait for the workers itself.
     """
@@ -120,7 +122,7 @@ def launcher_command(job: JobPlan, template: Manifest, timeout: int) -> tuple[st
         return None
     program, *words = launcher.argv
     is_hydra = job.spec.mpi.implementation != OPEN_MPI
-    # A command that begins with mpirun is the user's own.
+    # If the user's own command begins with mpirun, its options are left to the user.
     options = _options(job, template, is_hydra=is_hydra) if launcher.launcher else []
     is_node = job.framework.trains(launcher.group)
     script = _SCRIPT.replace("%s", _ANSWERS_OR_RESOLVES if is_node else _ANSWERS, 1)
@@ -130,8 +132,8 @@ def launcher_command(job: JobPlan, template: Manifest, timeout: int) -> tuple[st
 
 
 def _options(job: JobPlan, template: Manifest, *, is_hydra: bool) -> list[str]:
-    """The options by which mpirun hands on variables; Hydra's also has to be given the number of ranks."""
-    # A field of the pod differs between the pods: those of the launcher's are not the ranks'.
+    """The options that make mpirun pass on variables; Hydra also needs the number of ranks."""
+    # Fields of the pod differ between the pods: the launcher's values are not those of the ranks.
     container = template["spec"]["containers"][0]
     own = {name for _, name in _variables_of_pods(job, container["name"])}
     names = [entry["name"] for entry in container["env"] if entry["name"] not in own]
@@ -142,7 +144,7 @@ def _options(job: JobPlan, template: Manifest, *, is_hydra: bool) -> list[str]:
 
 
 def _variables_of_pods(job: JobPlan, container: str) -> Iterator[tuple[str, str]]:
-    """The variables that the user takes from fields of their pod, and that differ between the pods.
+    """The variables that the user takes from fields of the pod, which differ between the pods.
 
     :param job: the job.
     :param container: the name that the training's container has to have in its pod.

@@ -22,11 +22,12 @@ from airflow_trainer_provider.kinds.objects.scheduling.placement import place
 from airflow_trainer_provider.kinds.objects.volumes.mount import mount
 from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 
-#: Kubernetes keeps what a container writes there in the pod's status.
+#: Kubernetes copies what a container writes to this file into the pod's status.
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
-#: By which kubectl, and who injects sidecars, know the container that a pod is there for.
+#: The annotation from which kubectl and injectors of sidecars take the main container of a pod.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-#: A user who sets one of these means the pods to use an account; otherwise they get no token of the default one.
+#: A user who sets one of these fields wants the pods to use a service account; otherwise they get no token of the
+#: default account.
 _ACCOUNT_FIELDS = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken")
 
 
@@ -44,21 +45,22 @@ def pod_template(
     calls_api: bool = False,
     base: Mapping[str, Any] | None = None,
 ) -> Manifest:
-    """The template of a replica's pods: the user's ``pod_template``, and over it what the job's fields say.
+    """The template of a replica's pods: the user's ``pod_template``, overridden by the fields of the job.
 
-    Variables of the user's template replace those of the kind, as the job's own do.
+    Variables of the user's template replace those of the kind, as the job's own variables do.
 
     :param job: the whole job.
     :param replica: the replica, or the first of several that share the template.
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     :param container: the name that the training's container has to have.
     :param index: the replica's index in its group; a field reference (``{"fieldRef": ...}``) where pods share it.
-    :param env: the kind's own variables, which the user's replace; a mapping is an EnvVarSource.
+    :param env: the variables of the kind, which the user's variables replace; a mapping is an EnvVarSource.
     :param command: what the container runs instead of the replica's command line.
     :param ports: of the container.
     :param restart_policy: None leaves it to the kind's controller.
-    :param calls_api: whether the container itself calls the Kubernetes API, with an account that the controller makes.
-    :param base: what to start from instead of the user's template: a runtime's, with the user's laid over it.
+    :param calls_api: whether the container itself calls the Kubernetes API, with a service account that the controller
+        creates.
+    :param base: the template to start from instead of the user's: a runtime's template, with the user's merged into it.
     """
     given = job.spec.pod_template or {}
     template = deepcopy(dict(given if base is None else base))
@@ -74,7 +76,7 @@ def pod_template(
         spec["restartPolicy"] = restart_policy
     if not calls_api and spec.keys().isdisjoint(_ACCOUNT_FIELDS):
         spec["automountServiceAccountToken"] = False
-    # First, so that tools that look at one only look at this.
+    # The training's container is the first, so that tools that look at only one container look at this one.
     spec["containers"] = [train, *(each for each in containers if each is not train)]
     train["name"] = container
     _lay_replica(train, replica, command)
@@ -93,23 +95,24 @@ def pod_template(
 
 
 def label_index(label: str) -> Manifest:
-    """The field reference to a replica's index, where a label of its pod holds it."""
+    """The field reference to a replica's index in a label of its pod."""
     return {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}
 
 
 def containers_of(template: Mapping[str, Any] | None) -> list[Manifest]:
     """The containers of a pod template, in the order in which they are written.
 
-    :param template: of the user, or of a runtime; None has none.
+    :param template: of the user, or of a runtime; None for no template.
     """
     containers: list[Manifest] = ((template or {}).get("spec") or {}).get("containers") or []
     return containers
 
 
 def default_container(pod: Mapping[str, Any]) -> str | None:
-    """The name of the container that a pod is there for: the one that its annotation names, or else the first.
+    """The name of a pod's main container: the one that its annotation names, or else the first.
 
-    :param pod: a pod, or a pod template; None where it has no container.
+    :param pod: a pod, or a pod template.
+    :return: None where it has no container.
     """
     names = [each.get("name") for each in containers_of(pod)]
     annotated = ((pod.get("metadata") or {}).get("annotations") or {}).get(_DEFAULT_CONTAINER)
@@ -117,7 +120,7 @@ def default_container(pod: Mapping[str, Any]) -> str | None:
 
 
 def training_container(containers: Sequence[Manifest], name: str) -> Manifest:
-    """The user's part of the training's container; a new one where there is none.
+    """The training's container in the user's template; an empty one where the template has none.
 
     :param containers: of a pod template.
     :param name: the name that the container has to have in its pod.
@@ -160,7 +163,7 @@ def _provided(
         "TRAINER_INDEX": index,
         "TRAINER_REPLICA": f"{replica.group}-$(TRAINER_INDEX)",
         RESULT_PATH_VARIABLE: TERMINATION_MESSAGE_PATH,
-        # Lines are emitted as they are written, also of scripts that do not flush.
+        # Python emits each line as it is written, even if the script does not flush.
         "PYTHONUNBUFFERED": "1",
         **function_environment(job, function.FOLDER),
         **env,
@@ -175,9 +178,9 @@ def _environment(
 ) -> list[Manifest]:
     """All variables of the training.
 
-    :param provided: those of the provider and of the kind.
-    :param base: those of the template.
-    :param own: the names of those that the user wrote there, and no runtime.
+    :param provided: the variables of the provider and of the kind.
+    :param base: the variables of the template.
+    :param own: the names of the variables in the template that the user wrote, and not a runtime.
     """
     theirs = [entry for entry in base if entry["name"] in own or entry["name"] not in provided]
     users = {*replica.env, *(entry["name"] for entry in theirs)}

@@ -1,4 +1,4 @@
-"""Refuses what no pod of a job may have, before any is made."""
+"""Refuses settings that no pod of a job may have, before any pod is created."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 from airflow_trainer_provider.spec.validation import nearest
 from airflow_trainer_provider.spec.values.variables import variable_problem
 
-#: Where a user's settings of the pods themselves are.
+#: The field that holds a user's settings of the pods themselves.
 SPEC = "pod_template.spec"
 #: Fields of a pod's spec that follow from fields of the job.
 _OWN_FIELDS = {
     "restartPolicy": "run_policy.backoff_limit",
     "terminationGracePeriodSeconds": "run_policy.grace_period_seconds",
 }
-#: Fields of the training's container that the result is read by.
+#: Fields of the training's container through which the result is read.
 _RESULT_FIELDS = ("terminationMessagePath", "terminationMessagePolicy")
 
 
@@ -60,7 +60,7 @@ def _own_names(field: str, given: Iterable[str]) -> Iterator[Problem]:
 
 
 def check_containers(job: JobPlan, container: str) -> None:
-    """Refuse containers of which it is not clear what they are for, and those without an image.
+    """Refuse containers whose purpose is unclear, and containers without an image.
 
     :param job: the job.
     :param container: the name that the training's container has to have in its pod.
@@ -72,7 +72,7 @@ def check_containers(job: JobPlan, container: str) -> None:
         raise SpecError([_no_training(containers, container)])
     allowed, fix = "one container for the training", "Merge it with the other one."
     problems = [Problem(f"{SPEC}.containers[{at}].name", containers[at]["name"], allowed, fix) for at in training[1:]]
-    # A runtime may bring the images of both.
+    # A runtime may provide the images of the sidecars and of the training.
     if job.spec.runtime_ref is None:
         problems += [*_sidecars(containers, training), *_images(job, container)]
     for at in training:
@@ -84,7 +84,7 @@ def check_containers(job: JobPlan, container: str) -> None:
 
 
 def check_variables(backend: str, job: JobPlan, container: str, taken: Collection[str], fix: str) -> None:
-    """Refuse variables that a controller sets, over those of the job.
+    """Refuse variables of the job that a controller would overwrite.
 
     :param backend: the backend's name.
     :param job: the job.
@@ -103,11 +103,11 @@ def check_variables(backend: str, job: JobPlan, container: str, taken: Collectio
 
 
 def security_contexts(job: JobPlan, container: str) -> Mapping[str, Mapping[str, Any]]:
-    """What a user's ``pod_template`` says of the user that the training runs as.
+    """The security contexts of a user's ``pod_template``, which decide the user that the training runs as.
 
     :param job: the job.
     :param container: the name that the training's container has to have in its pod.
-    :return: path of the field -> the security context; the pod's, and over it the container's.
+    :return: path of the field -> the security context; the pod's, and the container's, which takes precedence.
     """
     training = training_container(containers_of(job.spec.pod_template), container)
     given = {
@@ -118,11 +118,11 @@ def security_contexts(job: JobPlan, container: str) -> Mapping[str, Mapping[str,
 
 
 def pod_fields(job: JobPlan, name: str, *groups: str) -> Iterator[tuple[str, Any]]:
-    """What the user gave for a field of ``pod``, wherever it reaches replicas of some groups.
+    """The values that the user gave for a field of ``pod``, wherever it applies to replicas of some groups.
 
     :param job: the job.
     :param name: of the field, e.g. ``security.run_as_user``.
-    :param groups: only those of these; none for all.
+    :param groups: the groups; none for all groups.
     :return: the field's path and its value, for each place where it is given.
     """
     for prefix, part in job.spec.parts:

@@ -9,10 +9,11 @@ from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.text.mask import Mask, mask_of
 from airflow_trainer_provider.text.redaction import secrets_in
 
-#: The field of a trimmed pod's spec that holds them: the fields that contain them are not kept.
+#: The field of a trimmed pod's spec that holds the secrets: the fields in which they were found are not kept.
 SECRETS = "secrets"
 _FIELDS = ("env", "command", "args")
-#: Recent results. All versions of a pod, and most pods of a job, have the same values, and the search takes long.
+#: How many recent results are cached: all versions of a pod, and most pods of a job, have the same values, and the
+#: search is slow.
 _REMEMBERED = 512
 _known: dict[str, frozenset[str]] = {}
 

@@ -1,4 +1,4 @@
-"""The account, the user, the labels, the image pulls and the sources of variables of a job's pods."""
+"""The service account, the user, the labels, the image pulls and the sources of variables of a job's pods."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from airflow_trainer_provider.spec.pod import ImagePull, Security, VariablesFrom
 
 
 def lay_settings(template: Manifest, container: Manifest, settings: PodSettings) -> None:
-    """Lay settings of the pods over their template. A field that is left out is the template's.
+    """Apply pod settings to the pods' template. A field that is left out keeps the template's value.
 
     :param template: the pods' template, with its metadata and spec.
-    :param container: the training's, in that template.
+    :param container: the training's container in that template.
     :param settings: of the replica.
     """
     metadata, spec = template["metadata"], template["spec"]
@@ -26,7 +26,7 @@ def lay_settings(template: Manifest, container: Manifest, settings: PodSettings)
     if settings.image_pull:
         _lay_image_pull(spec, container, settings.image_pull)
     if settings.env_from:
-        # Of two sources with the same key the last one counts.
+        # If two sources have the same key, the last source takes precedence.
         container["envFrom"] = [*container.get("envFrom", ()), *map(_source, settings.env_from)]
 
 
@@ -55,7 +55,7 @@ def _lay_security(spec: Manifest, container: Manifest, security: Security) -> No
     spec["securityContext"] = {**spec.get("securityContext", {}), **context}
     own = container.get("securityContext")
     if own:
-        # The container's own would win over the pod's.
+        # The container's own security context would take precedence over the pod's.
         container["securityContext"] = {**own, **{name: context[name] for name in own.keys() & context.keys()}}
 
 

@@ -1,4 +1,4 @@
-"""The variables that the Training Operator leaves out of what the frameworks promise to scripts.
+"""The variables that the frameworks promise to scripts, and that the Training Operator does not set.
 
 Each function takes the job, a group, and the job's name; see the modules in ``frameworks``.
 https://github.com/kubeflow/training-operator/tree/v1.9.3/pkg/controller.v1
@@ -12,7 +12,7 @@ from typing import Any
 from airflow_trainer_provider.job.plan.framework import Address
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 
-#: A variable's value, or where it comes from.
+#: Name of a variable -> its value, or the source of its value.
 Values = Mapping[str, str | Mapping[str, Any]]
 #: The ports that the operator gives to the training's container.
 _PYTORCH_PORT, _TENSORFLOW_PORT, _XGBOOST_PORT, _JAX_PORT = "23456", "2222", "9999", "6666"
@@ -21,9 +21,9 @@ _INDEX = "$(TRAINER_INDEX)"
 
 
 def pytorch(job: JobPlan, group: str, name: str) -> Values:
-    """Without a master the operator makes no rendezvous."""
+    """Without a master, the operator sets no rendezvous variables."""
     if job.spec.elastic:
-        # A shared store is announced in the first round only: a node that joins later waits for it in vain.
+        # A shared store is announced only in the first round: a node that joins later would wait for it in vain.
         return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     if job.group("master"):
         return {"LOCAL_RANK": "0"}
@@ -50,38 +50,40 @@ def tensorflow(job: JobPlan, group: str, name: str) -> Values:
 
 
 def xgboost(job: JobPlan, group: str, name: str) -> Values:
-    """The operator knows none of xgboost.collective's names."""
+    """The operator sets none of the variables that xgboost.collective reads."""
     env: Values = {"DMLC_TRACKER_PORT": _XGBOOST_PORT, "DMLC_NUM_WORKER": str(len(job.replicas))}
     if group == job.leader.group:
-        # The tracker binds to it, before the Service of that name leads here.
+        # The tracker binds to this address before the leader's Service routes to this pod.
         return {**env, "DMLC_TRACKER_URI": _OWN_ADDRESS, "DMLC_TASK_ID": "0"}
     return {**env, "DMLC_TRACKER_URI": f"{name}-{job.leader.name}"}
 
 
 def xgboost_command(replica: Replica) -> tuple[str, ...] | None:
-    """Sets a worker's rank in the variable that xgboost.collective reads; None where that needs no shell.
+    """The command that sets a worker's rank in the variable that xgboost.collective reads; None where no shell is
+    needed.
 
-    An image's own entry point cannot be put behind a shell: there a worker has its rank in ``RANK`` only.
+    An image's own entry point cannot be started through a shell: such a worker has its rank only in ``RANK``.
     """
     if replica.rank == 0 or not replica.command:
         return None
-    # A worker's rank is one more than its index, and only the operator's own variable says it, which comes too late
-    # for $(RANK).
+    # A worker's rank is its index plus one. Only the operator's variable RANK has it, and that is defined too late in
+    # the list for a reference $(RANK).
     return ("sh", "-c", 'export DMLC_TASK_ID="$RANK"; exec "$@"', "sh", *replica.argv)
 
 
 def paddle(job: JobPlan, group: str, name: str) -> Values:
-    """The operator leaves out the rank, and what concerns one node."""
+    """The operator does not set the rank, nor the variables that concern one node."""
     return {
         "PADDLE_RANK": _INDEX,
         "PADDLE_NPROC_PER_NODE": str(job.spec.num_proc_per_node),
-        # The launcher repeats what its processes write to files there; nodes may start in one and the same folder.
+        # The launcher also prints what its processes log to files in this folder; several nodes may start in the same
+        # folder.
         "PADDLE_LOG_DIR": "log/$(TRAINER_REPLICA)",
     }
 
 
 def jax(job: JobPlan, group: str, name: str) -> Values:
-    """The operator knows none of Kubeflow Trainer's names."""
+    """The operator sets none of the variables that Kubeflow Trainer sets."""
     return {
         "JAX_COORDINATOR_ADDRESS": f"{name}-{job.leader.name}:{_JAX_PORT}",
         "JAX_NUM_PROCESSES": str(len(job.replicas)),

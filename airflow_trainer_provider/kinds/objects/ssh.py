@@ -1,10 +1,11 @@
-"""How one replica starts processes on the others by ssh, with keys of the job's own.
+"""Lets one replica start processes on the others through ssh, with a key pair of the job.
 
-One key pair for each job serves the client and the servers alike: a launcher reaches the workers of its own job only,
-and checks their host key. It lies in a Secret, from which each container copies it into memory: ssh and sshd refuse a
-private key that others can read, and a Secret's files are never the user's own.
+Each job has one key pair, which the client and the servers share: a launcher reaches only the workers of its own job,
+and checks their host key. The key pair is in a Secret, from which each container copies it into memory: ssh and sshd
+refuse a private key that others can read, and the files of a mounted Secret never belong to the container's user.
 
-The images bring ssh, sshd and a shell. Any user will do that /etc/passwd has, with a login shell.
+The images contain ssh, sshd and a shell. The container can run as any user that has an entry with a login shell in
+/etc/passwd.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from airflow_trainer_provider.job.plan.framework import Address, Framework
 from airflow_trainer_provider.kinds.base import Manifest, Meta
 from airflow_trainer_provider.kinds.objects.labels import PRIVATE_KEY, SSH_SECRET
 
-#: Where ssh looks for root's settings, whichever program calls it.
+#: The folder in which ssh looks for root's settings, whichever program calls it.
 _HOME = "/root/.ssh"
-#: sshd of root ends at once without a folder /run/sshd that is root's alone, which many images lack. The mount point
-#: makes it.
+#: If root runs sshd, it exits at once without a folder /run/sshd that belongs to root alone, which many images lack.
+#: This mount point creates the folder.
 _KEYS = "/run/sshd/trainer"
-#: What the container's user writes for itself, in memory.
+#: The folder, in memory, for the files that the container's user writes.
 _OWN = "/run/trainer-ssh"
-#: All of these, for what must not be mounted there.
+#: All of these folders: nothing else may be mounted there.
 PATHS = (_HOME, _KEYS, _OWN)
 _VOLUMES = {"keys": "trainer-ssh", "own": "trainer-ssh-own"}
 PORT = 2222
@@ -45,8 +46,8 @@ Host *
   ConnectTimeout 10
   LogLevel ERROR
 """
-# A session of ssh lacks what the image and the Pod set: without it PATH, variables from Secrets and the GPU's libraries
-# would be missing in the processes that are started here.
+# An ssh session lacks the variables that the image and the Pod set. Without ForceCommand, the processes that it starts
+# would miss PATH, variables from Secrets and the GPU's libraries.
 _SERVER_CONFIG = f"""\
 Port {PORT}
 HostKey {_OWN}/key
@@ -63,13 +64,14 @@ MaxStartups 200
 ForceCommand . {_OWN}/environment; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
 """
 _COPY_KEY = f"umask 077; cat {_KEYS}/key > {_OWN}/key || exit 1"
-#: Notes the container's environment for the sessions, and serves them.
+#: Saves the container's environment for the sessions, and runs sshd.
 SERVER = (
     "/bin/sh",
     "-c",
     f"{_COPY_KEY}; export -p > {_OWN}/environment && exec /usr/sbin/sshd -D -e -f {_KEYS}/sshd_config",
 )
-# A rank's result stays on the host that it ran on; the job's is the launcher's. SIGTERM has to reach the launcher.
+# A rank's result stays on the host that it ran on, but the job's result is read from the launcher's pod. SIGTERM has to
+# reach the launcher.
 _LAUNCH = f"""\
 host=$1; shift
 "$@" & child=$!
@@ -123,9 +125,10 @@ def new_key_pair() -> KeyPair:
 
 
 def with_key(meta: Meta) -> Meta:
-    """What is written on the main object of a job with a key: which Secret has to go when the job has ended.
+    """The metadata of the main object of a job with a key: it names the Secret that has to be deleted when the job has
+    ended.
 
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     """
     return replace(meta, annotations={**meta.annotations, PRIVATE_KEY: _secret_name(meta)})
 
@@ -141,7 +144,7 @@ def environment(framework: Framework) -> dict[str, str]:
 def secret(meta: Meta, keys: KeyPair) -> Manifest:
     """The Secret that all replicas of a job mount, whose host names end with the job's name.
 
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     :param keys: of this job only.
     """
     return {
@@ -160,19 +163,19 @@ def secret(meta: Meta, keys: KeyPair) -> Manifest:
 
 
 def launching(argv: Sequence[str], first: Address) -> list[str]:
-    """A launcher's command line that also brings the result of rank 0 to the launcher.
+    """A launcher's command line that also copies the result of rank 0 to the launcher's pod.
 
-    :param argv: what the launcher runs.
-    :param first: where it starts rank 0.
+    :param argv: the launcher's own command line.
+    :param first: the address at which it starts rank 0.
     """
     return ["/bin/sh", "-c", _LAUNCH, "sh", first.host, *argv]
 
 
 def mount(template: Manifest, meta: Meta) -> None:
-    """Give a Pod's first container the job's keys.
+    """Mount the job's keys into a Pod's first container.
 
     :param template: the Pod's template.
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     """
     spec = template["spec"]
     spec["volumes"] = [
@@ -186,14 +189,15 @@ def mount(template: Manifest, meta: Meta) -> None:
 
 
 def wait_for(template: Manifest, hosts: Sequence[Address]) -> None:
-    """Let a Pod's containers start only when all hosts answer: no ssh client waits for a name that is not there yet.
+    """Start a Pod's containers only once all hosts answer: no ssh client waits for a name that does not exist yet.
 
     :param template: the Pod's template, with the keys mounted.
-    :param hosts: whom to wait for.
+    :param hosts: the addresses to wait for.
     """
     spec = template["spec"]
     container = spec["containers"][0]
-    # A quota may ask for resources, and a policy for a security context, of each container. A user may be mounted.
+    # A quota may require resources of each container, and a policy a security context. The user's entry in /etc/passwd
+    # may be mounted.
     same: dict[str, Any] = {
         field: deepcopy(container[field])
         for field in ("image", "imagePullPolicy", "resources", "securityContext", "volumeMounts")

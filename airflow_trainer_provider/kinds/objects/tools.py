@@ -16,7 +16,7 @@ _SERVICE_NAME_LENGTH = 63
 
 
 def name_limit(job: JobPlan) -> int:
-    """The most characters of the job's name, so that the longest of its tools' Services still has a name.
+    """The maximum length of the job's name, with which the longest Service name of its tools is still valid.
 
     :param job: the job.
     """
@@ -24,11 +24,11 @@ def name_limit(job: JobPlan) -> int:
 
 
 def with_addresses(meta: Meta, job: JobPlan, namespace: str) -> Meta:
-    """What is written on a job's objects, and where its tools are reached.
+    """The metadata of a job's objects, with the addresses of its tools.
 
-    :param meta: what is written on them anyway.
+    :param meta: the metadata without the addresses.
     :param job: the job.
-    :param namespace: where it will be.
+    :param namespace: the job's namespace.
     """
     if not job.spec.tools:
         return meta
@@ -40,28 +40,29 @@ def with_addresses(meta: Meta, job: JobPlan, namespace: str) -> Meta:
 
 
 def with_tools(rendered: Rendered, job: JobPlan, meta: Meta, namespace: str, pod_labels: Mapping[str, str]) -> Rendered:
-    """The objects of a job, and those of its tools.
+    """The objects of a job, with those of its tools.
 
-    :param rendered: what the job's kind has rendered.
+    :param rendered: the objects that the job's kind has rendered.
     :param job: the job.
-    :param meta: what is written on its objects.
-    :param namespace: where it will be.
-    :param pod_labels: of the pod that the tools run in, and of no other one.
+    :param meta: the metadata of its objects.
+    :param namespace: the job's namespace.
+    :param pod_labels: labels that select the pod that the tools run in, and no other pod.
     """
     objects: list[Manifest] = []
     for name, tool in job.spec.tools.items():
         objects.append(_service(name, tool, meta, pod_labels))
         if tool.access == "ingress":
             objects.append(_ingress(name, filled(tool, meta.name, namespace), meta))
-    # Before what trains: a port of the nodes that is taken is then found out first, where this provider decides that.
+    # Before the objects that train, so that a node port that is already taken is noticed first, where this provider
+    # decides the order.
     return replace(rendered, after=(*objects, *rendered.after))
 
 
 def with_ports(main: Manifest, created: Iterable[Manifest]) -> dict[str, str]:
-    """The annotation of a main object again, with the ports that the cluster has chosen; none where it has chosen none.
+    """The annotation of a main object with the node ports that the cluster has chosen; empty where it has chosen none.
 
     :param main: the job's object.
-    :param created: what belongs to it, as the cluster has it.
+    :param created: the job's other objects, as the cluster has created them.
     """
     urls = written_tools(main)
     for service in created:
@@ -73,12 +74,12 @@ def with_ports(main: Manifest, created: Iterable[Manifest]) -> dict[str, str]:
 
 
 def _name(job: str, tool: str) -> str:
-    # Controllers, too, call Services by the job's name and a role behind it.
+    # Controllers also name Services after the job, with a role as suffix.
     return f"{job}-tool-{tool}"
 
 
 def _metadata(name: str, meta: Meta) -> Manifest:
-    # Without the labels by which a task finds its jobs: on plain Kubernetes a Service stands for one.
+    # Without the labels by which a task finds its jobs: on plain Kubernetes a Service represents a job.
     return {"name": _name(meta.name, name), "labels": {JOB: meta.name, TOOL: name}}
 
 

@@ -1,1 +1,1 @@
-"""How pods and conditions become the status of a job, and which replica failed first."""
+"""Computes the status of a job from its pods and conditions, and which replica failed first."""

@@ -1,6 +1,6 @@
-"""Which of a pod's containers is the training's, and which of the others keeps the pod from succeeding.
+"""Finds the training's container in a pod, and the other container that keeps the pod from succeeding.
 
-Webhooks, as those of service meshes, add containers to pods, and may put theirs first.
+Webhooks, such as those of service meshes, add containers to pods, and may put them first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def training_container_of(kind: Kind, main: Manifest, pod: Manifest) -> str:
 
 
 def failed_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
-    """The status of the container that has failed a pod whose training has succeeded; None where that is not so.
+    """The status of the container that made a pod fail although its training has succeeded; None where there is none.
 
     :param pod: the pod.
     :param training: the name of the training's container.
@@ -39,8 +39,8 @@ def failed_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
 
 
 def stuck_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
-    """The status of the container that has never started in a pod whose training has succeeded, and keeps the pod from
-    its end; None where there is none.
+    """The status of the container that has never started, and so keeps a pod from ending although its training has
+    succeeded; None where there is none.
 
     :param pod: the pod.
     :param training: the name of the training's container.
@@ -82,7 +82,7 @@ def statuses(pod: Manifest) -> Sequence[Mapping[str, Any]]:
 
 def _end_order(status: Mapping[str, Any]) -> tuple[bool, str]:
     at = status["state"]["terminated"].get("finishedAt")
-    # When a container that its node lost has ended is unknown.
+    # The end time of a container that its node lost is unknown.
     return at is None, at or ""
 
 

@@ -1,23 +1,26 @@
-"""What a watch notes of the deletion of an object: when that of a pod was asked for, and whether it was seen."""
+"""What a watch records about the deletion of an object: when a pod's deletion was requested, and whether the deletion
+was seen.
+"""
 
 from __future__ import annotations
 
 from airflow_trainer_provider.kinds.base import Manifest
 
-#: In the metadata of a watched pod: its deletion as it was asked for before the pod had ended.
+#: In the metadata of a watched pod: the deletion that was requested before the pod had ended.
 FIRST_DELETION = "firstDeletion"
-#: In the metadata of the last version of an object that is gone: whether the watch has seen that it was deleted, or has
-#: not found it any more in a list. Between the version and that list anything may have become of it.
+#: In the metadata of the last version of an object that no longer exists: whether the watch has seen its deletion, or
+#: has missed it and no longer found the object in a list. Between that version and that list, anything may have
+#: happened to the object.
 DELETION = "deletion"
 SEEN, MISSED = "seen", "missed"
-#: Finalizers by which the garbage collector deletes, or keeps, what an object owns. It goes soon.
+#: Finalizers of the garbage collector, which deletes or orphans the objects that an object owns. It removes them soon.
 _OF_GARBAGE_COLLECTOR = ("foregroundDeletion", "orphan")
 _KEPT = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
 
 
 def keep_first_deletion(manifest: Manifest, known: Manifest) -> None:
-    """Keep when the deletion of a pod was asked for that had not ended: the kubelet's own request replaces it, once the
-    pod has.
+    """Keep the time at which a pod's deletion was requested before the pod had ended: once it has ended, the kubelet's
+    own request replaces that time.
 
     :param manifest: the newer version, which is changed.
     :param known: the version before it.
@@ -31,22 +34,22 @@ def keep_first_deletion(manifest: Manifest, known: Manifest) -> None:
 
 
 def as_gone(last: Manifest, how: str) -> Manifest:
-    """The last version of an object that is gone, with a note of how that is known.
+    """The last version of an object that no longer exists, with a mark that says how this is known.
 
-    :param last: the version; it is left as it is.
+    :param last: the version; it is not changed.
     :param how: :data:`SEEN` or :data:`MISSED`.
     """
     return {**last, "metadata": {**last["metadata"], DELETION: how}}
 
 
 def deletion_of(manifest: Manifest) -> str | None:
-    """How it is known that an object is gone; None for one that is there."""
+    """How it is known that an object no longer exists; None for an object that exists."""
     how: str | None = manifest["metadata"].get(DELETION)
     return how
 
 
 def held_by(main: Manifest) -> list[str]:
-    """The finalizers of others that hold an object whose deletion was asked for.
+    """The finalizers, except those of the garbage collector, that block the requested deletion of an object.
 
     :param main: the object.
     """
@@ -56,10 +59,10 @@ def held_by(main: Manifest) -> list[str]:
 
 
 def order_of_deletion(pod: Manifest) -> int:
-    """Which of the pods that were deleted within one second was so first: smaller for an earlier one, 0 where it is not
-    known.
+    """The order of pods that were deleted within the same second: smaller for an earlier deletion, 0 where it is
+    unknown.
 
-    :param pod: as a watch has it.
+    :param pod: the pod, from a watch.
     """
     version = str((pod["metadata"].get(FIRST_DELETION) or {}).get("resourceVersion") or "")
     # Kubernetes does not promise that versions are numbers; where they are, later ones are larger.

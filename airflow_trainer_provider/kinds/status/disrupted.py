@@ -1,7 +1,7 @@
-"""Replicas that were taken away, and ended with exit code 0 then: their controllers take them for complete.
+"""Replicas that were disrupted and then ended with exit code 0: their controllers consider them complete.
 
-A training that saves its state when it is asked to end, and exits politely, is cut short all the same. Its pod may be
-gone when the job ends, hours later: what was seen of it is kept on the main object.
+A training that saves its state when it is asked to end, and exits with 0, is cut short nevertheless. When the job ends,
+hours later, its pod may no longer exist: what was seen of the pod is recorded on the main object.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 
 #: How much the clocks of nodes and controllers may differ.
 _SKEW = timedelta(seconds=5)
-#: How soon a controller has seen the end of the last pod.
+#: The time within which a controller notices the end of the last pod.
 _SEEN_WITHIN = timedelta(minutes=1)
-#: One that is lost fails the job: more of them say no more. Annotations are bounded.
+#: The maximum number of recorded replicas. One lost replica fails the job, so more of them add no information, and the
+#: size of annotations is limited.
 _MOST_WRITTEN = 20
 
 
@@ -31,11 +32,11 @@ class _End(ReplicaStatus):
 
 
 class _Written(BaseModel):
-    """A replica that was disrupted.
+    """The record of a replica that was disrupted.
 
-    :param at: since when its pod was to go.
-    :param job_set: the uid of the JobSet, where it is a part of one.
-    :param attempt: of that.
+    :param at: when the disruption of its pod began.
+    :param job_set: the UID of the JobSet that the replica belongs to, if any.
+    :param attempt: the attempt of that JobSet.
     :param end: how it ended.
     :param succeeded: whether all containers of its pod exited with 0.
     """
@@ -51,9 +52,9 @@ _WRITTEN = TypeAdapter(dict[str, _Written])
 
 
 def with_written(job: Reading) -> Reading:
-    """A job that has ended, with what is written on its main object of the replicas whose pods are gone.
+    """A job that has ended, completed with the records on its main object about replicas whose pods no longer exist.
 
-    :param job: as it was read. One that goes on is not changed.
+    :param job: as it was read. A job that has not ended is not changed.
     """
     return _completed(job) if job.controller.phase and job.controller.phase.ended else job
 
@@ -70,10 +71,11 @@ def _completed(job: Reading) -> Reading:
 
 
 def to_write(job: Reading, first_failed: str | None) -> Manifest | None:
-    """The merge patch that writes down who was disrupted, and has not been started again; None where that stands there.
+    """The merge patch that records the replicas that were disrupted and not restarted; None where the record is up to
+    date.
 
     :param job: as it was read.
-    :param first_failed: the replica that failed first, of a job that has failed: the others went with it.
+    :param first_failed: the replica that failed first, for a job that has failed: the others were ended with it.
     """
     written = _written(job.main)
     known = {replica.status.name: replica for replica in job.replicas}
@@ -102,7 +104,7 @@ def _entry(replica: ReplicaState) -> _Written:
 
 
 def cut_short(job: Reading) -> ReplicaState | None:
-    """The replica without which a job cannot have succeeded, though its controller says so.
+    """The replica without which a job cannot have succeeded, although its controller reports success.
 
     :param job: as it was read.
     """
@@ -115,7 +117,8 @@ def cut_short(job: Reading) -> ReplicaState | None:
 
 
 def lost_for_good(job: Reading, resumed_at: datetime | None) -> ReplicaState | None:
-    """The replica without which a job that goes on can only fail: it was cut short, and nothing starts it again.
+    """The replica without which a job that has not ended can only fail: it was cut short, and no controller restarts
+    it.
 
     :param job: as it was read.
     :param resumed_at: when the job was resumed; None where it was not suspended.
@@ -138,7 +141,9 @@ def _is_ending(job: Reading) -> bool:
 
 
 def _is_final(replica: ReplicaState, controller: ControllerStatus, resumed_at: datetime | None) -> bool:
-    """Whether no controller starts a replica again that was cut short: not what its suspension ended, for example."""
+    """Whether no controller restarts a replica that was cut short. A replica that a suspension ended, for example, is
+    restarted.
+    """
     is_of_attempt = replica.job_set in (None, controller.job_set) and replica.attempt in (None, controller.restarts)
     return replica.has_succeeded and is_of_attempt and (resumed_at is None or _disrupted_at(replica) > resumed_at)
 
@@ -158,29 +163,29 @@ def _lost(job: Reading) -> list[ReplicaState]:
 def _came_before_the_end(
     replica: ReplicaState, leader: ReplicaState, controller: ControllerStatus, *, is_ours: bool
 ) -> bool:
-    """Whether it was taken away before its job was complete, and not to clean up after that."""
+    """Whether a replica was disrupted before its job was complete, and not by the cleanup afterwards."""
     if controller.finished_at is None or controller.phase is not JobPhase.SUCCEEDED:
         return True
     if replica is leader:
         at = _disrupted_at(replica)
-        # What other clients make may be complete without it.
+        # Jobs of other clients may be complete without their first replica.
         return at <= controller.finished_at if is_ours else at < controller.finished_at
     return _disrupted_at(replica) + _SKEW < controller.finished_at and not _ended_with(replica, leader)
 
 
 def _ended_with(replica: ReplicaState, leader: ReplicaState) -> bool:
-    """Whether it went on to the leader's own end: it has done its work, though it was to go."""
+    """Whether a disrupted replica ran until the leader ended: it has done its work nevertheless."""
     ends = leader.status.finished_at, replica.status.finished_at
     return not is_cut_short(leader) and ends[0] is not None and ends[1] is not None and ends[1] + _SKEW >= ends[0]
 
 
 def is_cut_short(replica: ReplicaState) -> bool:
-    """Whether it was taken away, and a controller may take it for complete.
+    """Whether a replica was disrupted, and a controller may consider it complete.
 
-    :param replica: as its pods have it.
+    :param replica: as it was read from its pods.
     """
     status = replica.status
-    # The exit code of a pod that was gone before its end was seen is not known.
+    # The exit code of a pod that disappeared before its end was seen is unknown.
     return replica.disrupted_at is not None and not status.exit_code and status.signal is None
 
 
@@ -209,26 +214,28 @@ def _from_written(replica: ReplicaState, written: _Written) -> ReplicaState:
 
 
 def _holds(written: _Written, kind: Kind, controller: ControllerStatus, replica: ReplicaState) -> bool:
-    """Whether what is written is how the replica ended for good."""
+    """Whether a record describes how the replica finally ended."""
     if not _is_end_of(written, replica):
         return False
     if written.attempt is not None:
-        # One that is created again counts from 0.
+        # A re-created JobSet counts from 0.
         is_same = None in (written.job_set, controller.job_set) or written.job_set == controller.job_set
         return is_same and written.attempt == controller.restarts
     if replica.newest is None and kind.controller.replaces_pods:
-        # Its next pod may have come and gone, unless the job ended with this one.
+        # The replica may have had another pod since, unless the job ended with this one.
         return _ended_by(written.end.finished_at + _SEEN_WITHIN, controller)
     return True
 
 
 def _ended_by(time: datetime, controller: ControllerStatus) -> bool:
-    # Controllers do not note when a job has failed.
+    # Controllers do not record when a job has failed.
     return controller.phase is JobPhase.FAILED if controller.finished_at is None else controller.finished_at < time
 
 
 def _is_end_of(written: _Written, replica: ReplicaState) -> bool:
-    """Whether it is how the replica's newest pod ended; another one starts the replica again."""
+    """Whether a record describes the end of the replica's newest pod. A newer pod means that the replica was
+    restarted.
+    """
     if replica.newest is None:
         return True
     if None not in (written.job_set, replica.job_set) and written.job_set != replica.job_set:

@@ -1,4 +1,4 @@
-"""What a job's events and its Kueue workload say of why it has no pods."""
+"""Finds out from a job's events and its Kueue Workload why the job has no pods."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from airflow_trainer_provider.kinds.objects.labels import QUEUE
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
 _WORKLOAD = "Workload"
-#: Part of the reasons of warnings that only remark on the pod template: SettedPodTemplateRestartPolicy.
+#: Part of the reason of warnings that only comment on the pod template, such as SettedPodTemplateRestartPolicy.
 _REMARK = "PodTemplate"
-#: Reasons of warnings that say what ended, not what keeps a pod from being created: those of the Job controller, and
-#: of JobSet, which names the rule of its failure policy that applies.
+#: Reasons of warnings that report an end, and not why a pod cannot be created: those of the Job controller and of
+#: JobSet. The messages of JobSet also name the action of its failure policy that applies.
 _ENDS = frozenset(
     {"BackoffLimitExceeded", "DeadlineExceeded", "FailedJobs", "JobSetFailed", "PodFailurePolicy", "ReachedMaxRestarts"}
 )
@@ -29,8 +29,9 @@ class Warned:
 
     :param reason: one CamelCase word.
     :param message: more on the reason, for people.
-    :param at: when it was given last; None where the event does not say so.
-    :param still_missing: whether what a controller could not create is missing for certain: no more need be said.
+    :param at: when it was last emitted; None where the event has no time.
+    :param still_missing: whether the object that a controller could not create is certainly missing, so that no later
+        warning is needed.
     """
 
     reason: str
@@ -42,11 +43,11 @@ class Warned:
 def last_warning(
     events: Sequence[Manifest], since: datetime | None = None, created: Collection[str] = ()
 ) -> Warned | None:
-    """The last warning of a controller; what it cannot create, it often says nowhere else.
+    """The last warning of a controller, which often reports nowhere else what it cannot create.
 
     :param events: of the job's objects, newest last.
-    :param since: only one that was given then or later; None for any. Kubernetes gives both times in whole seconds.
-    :param created: names of pods that are there, and whose place no other takes: no refusal of one of them holds.
+    :param since: only a warning of this time or later; None for any. Kubernetes gives both times in whole seconds.
+    :param created: names of existing pods that no other pod replaces: a refusal to create one of them no longer holds.
     """
     found = [_warned(event) for event in events if _is_warning(event) and not _is_of_pod(event)]
     found = [each for each in found if since is None or (each.at and each.at >= since)]
@@ -55,7 +56,7 @@ def last_warning(
 
 
 def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:
-    """What keeps the nodes from starting the containers of pods: uid of the pod -> the last warning.
+    """The warnings about why nodes cannot start the containers of pods: UID of the pod -> the last warning.
 
     :param events: of the job's objects, newest last.
     """
@@ -96,10 +97,10 @@ def queue_of(main: Manifest) -> str | None:
 
 
 def queue_message(children: Sequence[Manifest], events: Sequence[Manifest]) -> str | None:
-    """Why the queue does not let the job go, in Kueue's words.
+    """Why the queue has not admitted the job, in Kueue's words.
 
-    :param children: objects of the job; its Workload among them, where it is known.
-    :param events: of these, newest last.
+    :param children: objects of the job, including its Workload where it is known.
+    :param events: of these objects, newest last.
     """
     for workload in _workloads(children):
         for kind in ("QuotaReserved", "Admitted"):
@@ -110,10 +111,10 @@ def queue_message(children: Sequence[Manifest], events: Sequence[Manifest]) -> s
     return next(map(_message_of, pending), None)
 
 
-def let_go_at(children: Sequence[Manifest]) -> datetime | None:
-    """When the queue let the job go; None where that is not known.
+def released_at(children: Sequence[Manifest]) -> datetime | None:
+    """When the queue admitted the job, and so released it to run; None where that is unknown.
 
-    :param children: objects of the job; its Workload among them, where it is known.
+    :param children: objects of the job, including its Workload where it is known.
     """
     for workload in _workloads(children):
         condition = _condition(workload, "Admitted")
@@ -123,17 +124,17 @@ def let_go_at(children: Sequence[Manifest]) -> datetime | None:
 
 
 def without_workloads(children: Sequence[Manifest]) -> list[Manifest]:
-    """A job's own objects.
+    """A job's own objects, without its Workloads.
 
-    :param children: objects of the job; its Workloads among them, where they are known.
+    :param children: objects of the job, including its Workloads where they are known.
     """
     return [child for child in children if child.get("kind") != _WORKLOAD]
 
 
 def is_deactivated(children: Sequence[Manifest]) -> bool:
-    """Whether a Workload of the job is deactivated, which keeps the job from its queue, and with that from running.
+    """Whether a Workload of the job is deactivated, which keeps the job out of its queue and so from running.
 
-    :param children: objects of the job; its Workloads among them, where they are known.
+    :param children: objects of the job, including its Workloads where they are known.
     """
     return any((workload.get("spec") or {}).get("active") is False for workload in _workloads(children))
 

@@ -19,13 +19,13 @@ from airflow_trainer_provider.spec.running.exit_codes import ExitCodes
 _STOPPED = "Stopped"
 #: How much the clocks of nodes and of the API server may differ.
 _SKEW = timedelta(seconds=1)
-#: How soon a process that has lost another one fails, where it does not say so.
+#: The time within which a process that has lost a peer fails, if its message does not show the loss.
 _NOTICED_WITHIN = timedelta(minutes=1)
-#: How soon a process gives up that waits for another one: the longest default time-out of PyTorch's process groups.
+#: The time within which a process gives up waiting for a peer: the longest default timeout of PyTorch's process groups.
 _GIVES_UP_WITHIN = timedelta(minutes=30)
-#: How soon a pod is deleted that a controller creates while it lets the job fail.
+#: The time within which a controller deletes a pod that it has created while it was already letting the job fail.
 _BRIEF = timedelta(seconds=10)
-#: What a process says of itself that has lost another one.
+#: Messages of a process that has lost a peer.
 _LOST_PEER = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket closed|NCCL|ncclRemoteError|gloo"
     r"|heartbeat timeout|RendezvousConnectionError|UnavailableError|UNAVAILABLE:|CoordinationService"
@@ -43,14 +43,14 @@ def settle(
     lost: ReplicaState | None = None,
     elastic: bool = False,
 ) -> tuple[ReplicaStatus | None, tuple[ReplicaStatus, ...]]:
-    """How all replicas of an ended job ended.
+    """Determine how all replicas of an ended job ended.
 
-    :param replicas: as their pods have them.
+    :param replicas: as they were read from their pods.
     :param failed: whether one of them may have failed by itself.
-    :param codes: what the job's spec says of exit codes.
-    :param lost: the one without which the job has failed, where that is known.
-    :param elastic: whether the job goes on without a replica that is deleted.
-    :return: the one that failed first, where that is known, and all of them.
+    :param codes: the exit codes of the job's spec.
+    :param lost: the replica without which the job has failed, where that is known.
+    :param elastic: whether the job continues without a replica that is deleted.
+    :return: the replica that failed first, where that is known, and all replicas.
     """
     culprit = None
     if failed:
@@ -67,13 +67,14 @@ def _first(replicas: Sequence[ReplicaState], elastic: bool) -> ReplicaStatus | N
     first = min(failures, key=lambda replica: (is_cut_short(replica), _order(replica)), default=None)
     if first is None:
         return _failed_before(replicas) or _deleted_alone(replicas)
-    # Who exited with 0 when it was taken away need not be why another one has failed.
+    # A replica that exited with 0 when it was disrupted need not be the reason why another replica has failed.
     return (None if elastic else _taken_before(first, replicas)) or first.status
 
 
 def _failed_before(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
-    """How a replica had failed that was to run again."""
-    # They run again, or waited to, when the job was given up for what had happened before.
+    """The earlier failure of a replica that was to be restarted."""
+    # These replicas ran again, or waited to run again, when the controller failed the job because of an earlier
+    # failure.
     before = [(replica.last_end, replica.status.restarts) for replica in replicas if replica.last_end]
     ends = [end.model_copy(update={"restarts": restarts}) for end, restarts in before if end.failed]
     return min(ends, key=_by_itself, default=None)
@@ -86,13 +87,15 @@ def _order(replica: ReplicaState) -> tuple[datetime, int]:
 
 
 def _taken_at(taken: ReplicaState | PodState) -> datetime:
-    """Since when a replica was to go; it may have taken its time to end, and its peers have lost it since then."""
+    """When the disruption of a replica began. The replica may have ended later, but its peers may have lost it since
+    then.
+    """
     assert taken.disrupted_at is not None
     return min(taken.disrupted_at, _finished_at(taken.status))
 
 
 def _by_itself(end: ReplicaStatus) -> tuple[datetime, int]:
-    # Times are in whole seconds, and those whose peer is gone fail within the same one.
+    # Times are in whole seconds, and replicas that have lost a peer fail within the same second.
     return _finished_at(end), _likely(end)
 
 
@@ -114,7 +117,9 @@ def _finished_at(end: ReplicaStatus) -> datetime:
 
 
 def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
-    """The replica that was taken away before another one failed, where that one failed for having lost its peer."""
+    """The replica that was disrupted before another replica failed, if the other one failed because it had lost its
+    peer.
+    """
     pods = [pod for replica in replicas if (pod := _taken(replica, failure.status))]
     taken = min(pods, key=_taken_at, default=None)
     if taken is None:
@@ -127,27 +132,27 @@ def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> Re
 
 
 def _taken(replica: ReplicaState, failure: ReplicaStatus) -> ReplicaState | PodState | None:
-    """What was taken away of a replica: what has ended for good, or the pod before the newest.
+    """The disrupted part of a replica: the whole replica, if it has ended for good, or the pod before its newest one.
 
-    :param failure: of the peer that may have lost it.
+    :param failure: the failure of a peer that may have lost the replica.
     """
     if replica.disrupted_at is not None and (replica.status.reason == _STOPPED or is_cut_short(replica)):
         return replica
     pod, began = replica.before, failure.started_at
     if pod is None or pod.disrupted_at is None or began is None or began > pod.disrupted_at:
         return None
-    # Its controller has replaced it, which may have helped those that had begun with it.
+    # The controller has replaced this pod, with which the peers that had started with it may have recovered.
     has_given_up = _finished_at(failure) <= _finished_at(pod.status) + _GIVES_UP_WITHIN
     return replace(pod, status=_counted(pod.status, replica)) if has_given_up else None
 
 
 def _counted(end: ReplicaStatus, replica: ReplicaState) -> ReplicaStatus:
-    """The end of an earlier pod, as that of its replica."""
+    """The end of an earlier pod, with the number of restarts of its replica."""
     return end.model_copy(update={"restarts": replica.status.restarts})
 
 
 def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
-    """The replica whose pod was deleted before the others were."""
+    """The replica whose pod was deleted before the pods of the others."""
     deletions = [deletion for replica in replicas if (deletion := _deletion(replica))]
     first = min((when for when, _ in deletions), default=None)
     of_first = [status for when, status in deletions if when == first]
@@ -155,10 +160,10 @@ def _deleted_alone(replicas: Sequence[ReplicaState]) -> ReplicaStatus | None:
 
 
 def _deletion(replica: ReplicaState) -> tuple[tuple[datetime, int], ReplicaStatus] | None:
-    """When the deletion of a replica that was stopped was requested, as far as it is known, and how it ended."""
+    """When the deletion of a stopped replica's pod was requested, if that is known, and how the replica ended."""
     pod, status = replica.newest, replica.status
     if pod and replica.before and _was_brief(pod):
-        # Its controller has replaced it, and let the job fail nevertheless.
+        # The controller has replaced the pod, but has let the job fail nevertheless.
         pod = replica.before
         status = _counted(pod.status, replica)
     at = pod.asked_to_go_at if pod else replica.disrupted_at
@@ -168,15 +173,15 @@ def _deletion(replica: ReplicaState) -> tuple[tuple[datetime, int], ReplicaStatu
 
 
 def _was_brief(pod: PodState) -> bool:
-    """Whether it had hardly any time to run."""
+    """Whether a pod had hardly any time to run."""
     asked = pod.asked_to_go_at
     return asked - pod.created_at <= _BRIEF if asked else pod.status.started_at is None
 
 
 def taken_away(status: ReplicaStatus) -> ReplicaStatus:
-    """A replica that was not stopped with its job.
+    """The status of a replica that was not stopped together with its job.
 
-    :param status: as its pods have it.
+    :param status: as it was read from its pods.
     """
     if status.reason != _STOPPED:
         return status
@@ -184,15 +189,15 @@ def taken_away(status: ReplicaStatus) -> ReplicaStatus:
 
 
 def _as_it_ended(replica: ReplicaState, culprit: ReplicaStatus | None, failed: bool) -> ReplicaStatus:
-    """A replica that did not fail first."""
+    """The status of a replica that did not fail first."""
     status = replica.status
     if not failed and status.exit_code == 0 and replica.disrupted_at is None:
-        # What became of the containers beside a training that has succeeded changes nothing.
+        # If the training has succeeded, the way in which the other containers ended does not matter.
         return status.model_copy(update={"reason": "Completed", "message": None})
     if status.finished_at is None:
         was_stopped = _was_under_way(replica)
     elif status.reason == "Error":
-        # Of a job in which nothing failed, one that was asked to end may do so with any exit code.
+        # In a job in which nothing failed, a replica that was asked to end may end with any exit code.
         was_stopped = (not failed and _was_asked_to_end(replica)) or _was_ended_after(status, culprit)
     else:
         was_stopped = status.reason == DEADLINE
@@ -200,7 +205,7 @@ def _as_it_ended(replica: ReplicaState, culprit: ReplicaStatus | None, failed: b
 
 
 def _was_under_way(replica: ReplicaState) -> bool:
-    """Whether it ran, or would have with more time."""
+    """Whether a replica ran, or would have run with more time."""
     reason = replica.status.reason
     return reason in ON_THE_WAY and not (reason is None and replica.newest is None)
 
@@ -210,7 +215,7 @@ def _was_asked_to_end(replica: ReplicaState) -> bool:
 
 
 def _was_ended_after(status: ReplicaStatus, culprit: ReplicaStatus | None) -> bool:
-    """Whether it was ended because another one had failed."""
+    """Whether a replica was ended because another one had failed."""
     if culprit is None or culprit.finished_at is None or status.finished_at is None:
         return False
     return status.signal == "SIGTERM" and status.finished_at >= culprit.finished_at

@@ -56,15 +56,15 @@ from airflow_trainer_provider.kinds.status.waiting import (
     why_waiting,
 )
 
-#: Phases of a job that is to run.
+#: Phases of a job that has yet to run.
 _ON_ITS_WAY = (JobPhase.QUEUED, JobPhase.STARTING, JobPhase.RESTARTING)
 #: Phases of a job that trains, or is about to.
 _GOES_ON = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RESTARTING)
 #: The reason of a job whose Workload is deactivated.
 _DEACTIVATED = "WorkloadDeactivated"
-#: The reason that a kind gives where a queue holds parts of the job.
+#: The reason that a kind reports where a queue holds parts of the job.
 _QUEUED = "Queued"
-#: A phase, its reason, and more on that.
+#: A phase, its reason, and its message.
 _Phase = tuple[JobPhase, str | None, str | None]
 
 
@@ -99,7 +99,7 @@ def job_status(
     warned = warned_of(job)
     job = replace(job, replicas=with_warnings(job.replicas, pod_warnings(events)))
     lost = cut_short(job)
-    phase, reason, message = _held_up(job) or _phase(job, lost, warned)
+    phase, reason, message = _blocked_by_finalizer(job) or _phase(job, lost, warned)
     blocking = _blocking(job, phase)
     if blocking:
         reason, message = hindrance_of([blocking])
@@ -123,19 +123,19 @@ def job_status(
 
 
 def _without(status: JobStatus, lost: ReplicaState) -> JobStatus:
-    """The status of a job that can only fail without a replica."""
+    """The status of a job that can only fail, because it has lost a replica."""
     end = taken_away(lost.status)
     rows = tuple(end if row.name == end.name else row for row in status.replicas)
     return status.model_copy(update={"replicas": rows, "lost": end.name})
 
 
 def _uncounted(replicas: Sequence[ReplicaState]) -> Counter[str | None]:
-    """Restarts that no controller counts. Those of one object are the same for all of its replicas."""
+    """Restarts that no controller counts. The count for a re-created object is the same for all of its replicas."""
     return functools.reduce(operator.or_, (replica.remade for replica in replicas), Counter())
 
 
 def _goes_on(job: Reading) -> bool:
-    """Whether the job trains with the nodes that it has, or is about to."""
+    """Whether an elastic job trains with the nodes that it has, or is about to."""
     return labels.is_elastic(job.main) and any(map(_is_under_way, job.replicas))
 
 
@@ -152,7 +152,7 @@ def _blocking(job: Reading, phase: JobPhase) -> ReplicaState | None:
 
 
 def _phase(job: Reading, lost: ReplicaState | None, warned: Warned | None) -> _Phase:
-    """Where the job is in its life, why, and more on that."""
+    """The phase of the job, its reason and its message."""
     cancelled, controller = _why_cancelled(job.main), job.controller
     if controller.phase is JobPhase.SUCCEEDED:
         return _phase_of_success(lost, cancelled)
@@ -171,7 +171,9 @@ def _phase(job: Reading, lost: ReplicaState | None, warned: Warned | None) -> _P
 
 
 def _why_so(job: Reading) -> tuple[str | None, str | None]:
-    """Why the controller reports a phase; for the restart of a job that has not run yet, the reason of a replica."""
+    """The reason and message of the controller's phase; for the restart of a job that has not run yet, those of a
+    replica.
+    """
     controller = job.controller
     again = list(filter(has_run, job.replicas)) if controller.phase is JobPhase.RESTARTING else []
     is_known = controller.reason and any(replica.started_at for replica in job.replicas)
@@ -197,20 +199,20 @@ def _is_queued(job: Reading) -> bool:
 
 
 def _may_run(replica: ReplicaState) -> bool:
-    """Whether its newest pod is there, and has not ended."""
+    """Whether a replica's newest pod exists and has not ended."""
     return replica.pod is not None and replica.stage != "ended"
 
 
-def _held_up(job: Reading) -> _Phase | None:
-    """The end of a job whose deletion waits for a finalizer, and which its controller does not reconcile any more.
+def _blocked_by_finalizer(job: Reading) -> _Phase | None:
+    """The final phase of a job whose deletion is blocked by finalizers, and which its controller no longer reconciles.
 
-    :return: None where its leader may run, and for any other job.
+    :return: None while its leader may still run, and for any other job.
     """
     finalizers = held_by(job.main) if job.kind.controller.leaves_deleted else ()
     is_known = (job.controller.phase and job.controller.phase.ended) or _why_cancelled(job.main) is not None
     if not finalizers or is_known or any(map(_may_run, job.replicas[:1])):
         return None
-    # Workers may run on: no controller ends those of a launcher that is complete.
+    # Workers may continue to run: no controller ends the workers of a launcher that is complete.
     is_complete = any(each.stage == "ended" and not is_cut_short(each) for each in job.replicas[:1])
     if is_complete and not any(each.status.failed for each in job.replicas):
         return JobPhase.SUCCEEDED, None, None
@@ -225,7 +227,7 @@ def _phase_in_queue(job: Reading) -> _Phase:
 
 
 def _is_there(replica: ReplicaState) -> bool:
-    """Whether its training may still run."""
+    """Whether a replica's training may still run."""
     return replica.stage == "running" or (replica.stage == "waiting" and has_node(replica))
 
 
@@ -245,7 +247,7 @@ def _phase_without_waiting(job: Reading) -> _Phase:
     failed = [each for each in job.replicas if each.status.failed and (each.status.reason or "").startswith(INIT)]
     if not failed or any(replica.started_at for replica in job.replicas):
         return JobPhase.RUNNING, None, None
-    # None has come to run its training, and the controller has not decided yet what follows.
+    # No replica has run its training, and the controller has not decided yet how to proceed.
     has_failed_before = job.controller.restarts or any(
         replica.last_end or replica.status.restarts for replica in failed
     )
@@ -253,7 +255,7 @@ def _phase_without_waiting(job: Reading) -> _Phase:
 
 
 def _never_ran(replica: ReplicaState) -> bool:
-    """Whether its pods have failed before its training could run."""
+    """Whether a replica's pods have failed before its training could run."""
     last = replica.last_end or replica.status
     return (last.reason or "").startswith(INIT)
 
@@ -270,7 +272,7 @@ def _started_at(job: Reading) -> datetime | None:
 
 
 def _closed(status: JobStatus, job: Reading, lost: ReplicaState | None) -> JobStatus:
-    """The last status of a job: which replica failed first, and how all of them ended."""
+    """The final status of a job: which replica failed first, and how all replicas ended."""
     main, replicas = job.main, job.replicas
     codes = labels.exit_codes_of(main)
     failed = status.phase is JobPhase.FAILED and status.reason != DEADLINE
@@ -283,6 +285,6 @@ def _closed(status: JobStatus, job: Reading, lost: ReplicaState | None) -> JobSt
         words = None if is_result(culprit) else last_words(culprit.message)
         update |= {"reason": culprit.reason, "message": words, "first_failed": culprit.name}
     if culprit and culprit.reason == DEADLINE:
-        # The time of its pod was up, as that of all others was: nothing failed.
+        # The deadline of its pod passed, like those of all other pods: nothing failed.
         update |= {"first_failed": None, "replicas": settle(replicas, failed=False)[1]}
     return status.model_copy(update=update)

@@ -1,4 +1,4 @@
-"""How a pod's training ended, and who ended it."""
+"""Determines how a pod's training ended, and what ended it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from airflow_trainer_provider.job.status import SIGNAL_BASE, ReplicaStatus, sign
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.deletion import FIRST_DELETION
 
-#: By which Kubernetes ends a container.
+#: The signals with which Kubernetes ends a container.
 _STOP_SIGNALS = ("SIGTERM", "SIGKILL")
 
 
 def ended(blank: ReplicaStatus, terminated: Mapping[str, Any]) -> ReplicaStatus:
-    """How a container ended by its own account.
+    """How a container ended, according to its own state.
 
     :param blank: the replica, without anything about its state.
     :param terminated: the container's state.
@@ -33,7 +33,7 @@ def ended(blank: ReplicaStatus, terminated: Mapping[str, Any]) -> ReplicaStatus:
             "exit_code": None if name or unknown else code,
             "signal": None if unknown else name,
             "reason": reason,
-            # What a container that succeeded leaves there is its result.
+            # The message of a container that succeeded is its result.
             "message": (terminated.get("message") or "").strip() or None if code else None,
             # A container that could not be started "started" in 1970.
             "started_at": None if reason == "StartError" else _time(terminated.get("startedAt")),
@@ -52,11 +52,11 @@ def how_it_ended(end: ReplicaStatus) -> str:
 
 @dataclass(frozen=True)
 class Disruption:
-    """That a pod was taken away before its training had ended.
+    """The disruption of a pod before its training had ended.
 
-    :param at: since when it was to go.
-    :param reason: one CamelCase word, e.g. ``EvictionByEvictionAPI``; ``Stopped`` where no more is known than that the
-        pod was deleted.
+    :param at: when the disruption began.
+    :param reason: one CamelCase word, e.g. ``EvictionByEvictionAPI``; ``Stopped`` where only the deletion of the pod is
+        known.
     :param message: more on the reason, for people.
     """
 
@@ -66,7 +66,7 @@ class Disruption:
 
 
 def judged(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
-    """The end of a container, and what the pod knows of the cause."""
+    """The end of a container, with the cause that its pod reports."""
     if status.reason == OUT_OF_MEMORY:
         return status
     found = pod.get("status") or {}
@@ -79,7 +79,7 @@ def judged(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
 
 
 def disruption_of(pod: Manifest, end: ReplicaStatus) -> Disruption | None:
-    """What ended a pod's training from outside, whatever exit code it ended with; None where it ended by itself.
+    """The disruption that ended a pod's training, whatever its exit code; None where the training ended by itself.
 
     :param pod: the pod.
     :param end: of its container.
@@ -94,7 +94,7 @@ def disruption_of(pod: Manifest, end: ReplicaStatus) -> Disruption | None:
 
 
 def _has_returned(pod: Manifest) -> bool:
-    """Whether the training is a function that has returned: it went on to its end, though its pod was to go."""
+    """Whether the training is a function that has returned: it ran to its end, although its pod was disrupted."""
     states = [each.get("state") or {} for each in (pod.get("status") or {}).get("containerStatuses") or ()]
     messages = [(state.get("terminated") or {}).get("message") or "" for state in states]
     results = [read_result(message.encode()) for message in messages]
@@ -102,16 +102,16 @@ def _has_returned(pod: Manifest) -> bool:
 
 
 def _came_first(asked: datetime, pod: Manifest, end: ReplicaStatus) -> bool:
-    """Whether a deletion was asked for before the container ended. Times are in whole seconds."""
+    """Whether a deletion was requested before the container ended. Times are in whole seconds."""
     assert end.finished_at is not None
-    # A pod that has ended is given no time to end.
+    # The deletion of a pod that has ended has no grace period.
     metadata = pod["metadata"]
     was_running = FIRST_DELETION in metadata or bool(metadata.get("deletionGracePeriodSeconds"))
     if end.exit_code == 0:
-        # Where its deletion is all that is known, it has succeeded.
+        # Where only its deletion is known, it has succeeded.
         return was_running and asked <= end.finished_at
-    # Within the same second, the deletion came first where a signal shows that, or where the watch has seen the pod run
-    # after it. A container that its node has lost has not reported a failure.
+    # Within the same second, the deletion came first if a signal ended the container, or if the watch saw the pod run
+    # after the deletion. A container that its node has lost has not reported a failure.
     was_seen = FIRST_DELETION in metadata
     is_stopped = was_seen or end.signal in _STOP_SIGNALS or (was_running and end.reason == LOST_CONTAINER)
     return asked < end.finished_at or (asked == end.finished_at and is_stopped)
@@ -138,7 +138,7 @@ def conditions(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The condition that says why the cluster itself takes the pod away."""
+    """The condition that says why the cluster itself disrupts the pod."""
     return next(
         (each for each in conditions(status) if each["type"] == "DisruptionTarget" and each["status"] == "True"), None
     )
@@ -152,7 +152,7 @@ def last_change(pod: Manifest) -> datetime:
 
 
 def asked_to_go_at(pod: Manifest, finished_at: datetime | None) -> datetime | None:
-    """When the pod's deletion was asked for; None where it was not.
+    """When the pod's deletion was requested; None where it was not.
 
     :param pod: the pod.
     :param finished_at: when its container ended, where it has.
@@ -161,14 +161,14 @@ def asked_to_go_at(pod: Manifest, finished_at: datetime | None) -> datetime | No
     by = _time(metadata.get("deletionTimestamp"))
     grace = metadata.get("deletionGracePeriodSeconds")
     if by and finished_at and not grace:
-        # The kubelet's own request to delete what has ended has covered up who asked first, and when.
+        # The kubelet's own request to delete the ended pod has replaced the first request and its time.
         return min(by, finished_at)
-    # It is the time by which the pod has to be gone.
+    # deletionTimestamp is the time by which the pod has to be gone.
     return by and by - timedelta(seconds=grace or 0)
 
 
 def created_at(pod: Manifest) -> datetime:
-    """When the pod was made."""
+    """When the pod was created."""
     return parse_time(pod["metadata"]["creationTimestamp"])
 
 

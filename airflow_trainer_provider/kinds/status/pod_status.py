@@ -28,7 +28,7 @@ from airflow_trainer_provider.kinds.status.pod_end import (
 
 Stage = Literal["waiting", "running", "ended"]
 
-#: Waiting reasons that only say that it is not a container's turn yet.
+#: Waiting reasons that only say that a container is not due to start yet.
 _NOT_YET = (None, "PodInitializing")
 
 
@@ -37,15 +37,15 @@ class PodState:
     """One pod of a replica.
 
     :param uid: of the pod.
-    :param status: the replica, as this pod has it.
+    :param status: the status of the replica, according to this pod.
     :param stage: whether its training waits to run, runs, or has ended for good.
     :param scheduled: whether it has a node.
-    :param created_at: when the pod was made.
+    :param created_at: when the pod was created.
     :param asked_to_go_at: when its deletion was requested.
-    :param last_end: how the run before the present one ended, where its container was started again.
+    :param last_end: how the previous run ended, where the container was restarted.
     :param deletion_order: which of the pods whose deletion was requested within the same second came first; 0 where
         that is not known.
-    :param disrupted_at: since when it was to go, where that came before its training's end.
+    :param disrupted_at: when its disruption began, if that was before its training ended.
     :param is_prepared: whether its node has mounted its volumes, and set up its network.
     :param has_succeeded: whether all its containers exited with 0, whatever has ended it.
     """
@@ -64,7 +64,7 @@ class PodState:
 
 
 def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = False) -> PodState:
-    """All that a pod shows of its replica.
+    """The state of a replica, as one of its pods shows it.
 
     :param pod: the pod, or the last version of one that is gone.
     :param blank: the replica, without anything about its state.
@@ -98,7 +98,8 @@ def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = Fal
 
 
 def failed_container(pod: Manifest, name: str) -> str:
-    """The name of the container whose log says why a pod has failed; the training's, where no other one is to blame.
+    """The name of the container whose log says why a pod has failed; the training's container where no other one is the
+    cause.
 
     :param pod: the pod.
     :param name: of the training's container.
@@ -111,14 +112,14 @@ def failed_container(pod: Manifest, name: str) -> str:
 
 
 def _as_reported(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, Any]) -> tuple[ReplicaStatus, Stage]:
-    """The replica as its pod has it, whether that is gone or not.
+    """The status of the replica as its pod reports it, whether the pod still exists or not.
 
     :param container: the status of the training's container.
     """
     state = container.get("state") or {}
     if state.get("terminated"):
         status = ended(blank, state["terminated"])
-        # When a container that its node lost has ended is unknown.
+        # The end time of a container that its node lost is unknown.
         status = judged(status.model_copy(update={"finished_at": status.finished_at or last_change(pod)}), pod)
         return status, "waiting" if _starts_again(pod, status) else "ended"
     if _has_ended(pod):
@@ -139,7 +140,7 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The state in which the run before the present one ended."""
+    """The state in which the previous run of a container ended."""
     terminated: Mapping[str, Any] | None = (container.get("lastState") or {}).get("terminated")
     return terminated
 
@@ -178,7 +179,7 @@ def _waiting(
 
 
 def _init(blank: ReplicaStatus, pod: Manifest) -> ReplicaStatus | None:
-    """The init container that the pod waits for, or has failed with; None where all have done their work."""
+    """The status of the init container that the pod waits for, or that has failed; None where all have completed."""
     return next((status for _, status in _inits(blank, pod)), None)
 
 
@@ -190,7 +191,7 @@ def _inits(blank: ReplicaStatus, pod: Manifest) -> Iterator[tuple[str, ReplicaSt
 
 
 def _init_container(blank: ReplicaStatus, pod: Manifest, container: Mapping[str, Any]) -> ReplicaStatus | None:
-    """How an init container stands; None where the pod does not wait for it, or not yet."""
+    """The status of an init container; None where the pod does not wait for it, or not yet."""
     state = container.get("state") or {}
     said = f"init container {container['name']}"
     terminated, waiting = state.get("terminated"), state.get("waiting")
@@ -199,10 +200,10 @@ def _init_container(blank: ReplicaStatus, pod: Manifest, container: Mapping[str,
     if waiting and waiting.get("reason") not in _NOT_YET:
         last = _last_end(container)
         if last and last["exitCode"]:
-            # It waits to be started again, and its end says more than that.
+            # It waits to be restarted, and its last end says more than that.
             message = _said_of_end(ended(blank, last), said)
         else:
-            # Until its image is there it waits for ContainerCreating, or an error of its image.
+            # Until its image is pulled, it waits with the reason ContainerCreating, or with an error of its image.
             message = ": ".join(filter(None, [said, waiting.get("message")]))
         return blank.model_copy(update={"reason": f"{INIT}{waiting['reason']}", "message": message})
     if state.get("running") and not (container.get("started") and _is_sidecar(pod, container["name"])):
@@ -222,7 +223,9 @@ def _said_of_end(end: ReplicaStatus, said: str) -> str:
 
 
 def _beside(status: ReplicaStatus, stage: Stage, pod: Manifest, name: str) -> tuple[ReplicaStatus, Stage]:
-    """A training that has succeeded, in a pod that another container may have failed, or keep from its end."""
+    """The status of a training that has succeeded, in a pod that another container may have made fail, or may keep from
+    ending.
+    """
     failed, stuck = failed_sidecar(pod, name), stuck_sidecar(pod, name)
     if failed:
         return _failed_beside(status, pod, failed), stage
@@ -235,7 +238,9 @@ def _beside(status: ReplicaStatus, stage: Stage, pod: Manifest, name: str) -> tu
 
 
 def _failed_beside(status: ReplicaStatus, pod: Manifest, sidecar: Mapping[str, Any]) -> ReplicaStatus:
-    """The end of a training that succeeded, in a pod that another container has failed: at that one's end."""
+    """The end of a training that succeeded, in a pod that failed because of another container: it ends when that one
+    does.
+    """
     end = ended(status, sidecar["state"]["terminated"])
     end = end.model_copy(update={"finished_at": end.finished_at or last_change(pod)})
     reason, message = f"{SIDECAR}{end.reason}", _said_of_end(end, f"sidecar {sidecar['name']}")
@@ -247,13 +252,13 @@ def _failed_beside(status: ReplicaStatus, pod: Manifest, sidecar: Mapping[str, A
 
 
 def _is_sidecar(pod: Manifest, name: str) -> bool:
-    """Whether an init container stays beside the others, so that none of them waits for its end."""
+    """Whether an init container keeps running beside the other containers, so that none of them waits for its end."""
     containers = pod["spec"].get("initContainers") or ()
     return any(container["name"] == name and container.get("restartPolicy") == "Always" for container in containers)
 
 
 def _starts_again(pod: Manifest, status: ReplicaStatus) -> bool:
-    """Whether the kubelet starts a container that has ended again."""
+    """Whether the kubelet restarts a container that has ended."""
     if _has_ended(pod) or "deletionTimestamp" in pod["metadata"]:
         return False
     policy = pod["spec"].get("restartPolicy", "Always")

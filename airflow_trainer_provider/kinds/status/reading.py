@@ -1,4 +1,4 @@
-"""What was read of a job at one time, from which its status follows."""
+"""What was read of a job at one time, and from which its status is computed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Reading:
 
     :param kind: of the main object.
     :param main: the main object, or its last version.
-    :param controller: what its controller says.
-    :param replicas: as the pods have them, in the order of their ranks.
-    :param pods: all of the job's, those of its initializers too.
+    :param controller: the status that its controller reports.
+    :param replicas: as they were read from the pods, in the order of their ranks.
+    :param pods: all pods of the job, including those of its initializers.
     :param children: the objects that the kind reads beside the main one, and the job's Kueue Workload.
     :param events: of the main object and its children, newest last.
     :param deleted: whether the main object is gone.

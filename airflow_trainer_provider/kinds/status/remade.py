@@ -1,6 +1,6 @@
-"""Which JobSet and which Job the pods of a replica belong to.
+"""Finds the JobSet and the Job that the pods of a replica belong to.
 
-A controller creates what is deleted of these again, and counts that nowhere.
+A controller re-creates a deleted JobSet or Job, but does not count that as a restart.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import datetime
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.pod_end import created_at
 
-#: Which start of the JobSet, and of its Job, a pod belongs to.
+#: The labels with the attempt of the JobSet, and of its Job, that a pod belongs to.
 _ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-restart-attempt")
 _JOB_SET = "jobset.sigs.k8s.io/jobset-"
 _JOB = "batch.kubernetes.io/"
 
 
 def attempt_of(pod: Manifest) -> int | None:
-    """How often its JobSet had started a pod's replica again; None outside of one.
+    """How many times the JobSet had restarted a pod's replica; None for a pod outside a JobSet.
 
     :param pod: the pod.
     """
@@ -32,7 +32,7 @@ def attempt_of(pod: Manifest) -> int | None:
 def in_order(pods: Sequence[tuple[Manifest, bool]]) -> list[tuple[Manifest, bool]]:
     """The pods of a replica, the oldest first.
 
-    :param pods: each with whether it is gone.
+    :param pods: each with whether it no longer exists.
     """
     if len(pods) < 2:
         return list(pods)
@@ -40,14 +40,14 @@ def in_order(pods: Sequence[tuple[Manifest, bool]]) -> list[tuple[Manifest, bool
     for pod, _ in pods:
         uid = job_set_of(pod)
         began[uid] = min(began.get(uid, created_at(pod)), created_at(pod))
-    # A JobSet that is created again counts from 0.
+    # A re-created JobSet counts from 0.
     return sorted(
         pods, key=lambda each: (began[job_set_of(each[0])], attempt_of(each[0]) or 0, created_at(each[0]), not each[1])
     )
 
 
 def earlier_attempts(pods: Sequence[Manifest]) -> Counter[str | None]:
-    """How often JobSets that are gone had started a replica again: uid of each -> how often.
+    """How many times JobSets that no longer exist had restarted a replica: UID of the JobSet -> number of restarts.
 
     :param pods: of the replica, the oldest first.
     """
@@ -57,9 +57,9 @@ def earlier_attempts(pods: Sequence[Manifest]) -> Counter[str | None]:
 
 @dataclass(frozen=True)
 class Remade:
-    """What was deleted, and created again.
+    """An object that was deleted and re-created.
 
-    :param uid: of what was deleted.
+    :param uid: of the deleted object.
     :param what: its kind and its name.
     """
 
@@ -68,15 +68,15 @@ class Remade:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The message for users."""
         return f"{self.what} was deleted, and its controller has created it again"
 
 
 def remade_between(pod: Manifest, later: Manifest) -> Remade | None:
-    """What was deleted, and created again, between two pods of a replica; None where nothing was.
+    """The object that was deleted and re-created between two pods of a replica; None where there is none.
 
-    :param pod: one.
-    :param later: the next one.
+    :param pod: the earlier pod.
+    :param later: the next pod.
     """
     if job_set_of(pod) != job_set_of(later):
         return Remade(job_set_of(pod), f"JobSet {_labels(pod).get(f'{_JOB_SET}name')}")
@@ -86,7 +86,7 @@ def remade_between(pod: Manifest, later: Manifest) -> Remade | None:
 
 
 def job_set_of(pod: Manifest) -> str | None:
-    """The uid of the JobSet that a pod belongs to; None outside of one.
+    """The UID of the JobSet that a pod belongs to; None for a pod outside a JobSet.
 
     :param pod: the pod.
     """

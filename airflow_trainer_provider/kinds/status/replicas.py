@@ -25,9 +25,9 @@ from airflow_trainer_provider.kinds.status.remade import (
     remade_between,
 )
 
-#: How soon a warning of a node about a new pod passes.
+#: The time after a pod's creation in which a node's warnings about it are transient.
 _PASSES_WITHIN = timedelta(seconds=5)
-#: Of a replica that has no pod, and that no controller starts.
+#: The message for a replica that has no pod, and that no controller starts.
 _PART_GONE = "its Job was deleted; whether it had succeeded is not known"
 
 
@@ -35,21 +35,22 @@ _PART_GONE = "its Job was deleted; whether it had succeeded is not known"
 class ReplicaState:
     """A replica, from all pods that it has had.
 
-    :param status: as the newest pod has it.
-    :param stage: whether its training waits to run, runs, or has ended; one that goes on only with another pod waits.
+    :param status: according to the newest pod.
+    :param stage: whether its training waits to run, runs, or has ended; a replica that needs another pod to continue
+        waits.
     :param newest: its newest pod; None where there was none yet.
-    :param pod: the newest, if it is still there.
-    :param started_at: when it ran first.
-    :param last_end: how it ended before, where it was started again.
-    :param attempt: of the JobSet that the newest pod belongs to; None outside of one.
-    :param tried_since: when the first of those pods was made of which none has come to run the training.
-    :param refused_at: when the cluster refused last what its newest pod waits for, as its status says it.
-    :param disrupted_at: since when its newest pod was to go, where that came before its training's end.
+    :param pod: the newest pod, if it still exists.
+    :param started_at: when it first ran.
+    :param last_end: how its previous run ended, where it was restarted.
+    :param attempt: of the JobSet that the newest pod belongs to; None outside a JobSet.
+    :param tried_since: when the first of its latest pods was created, none of which has run the training.
+    :param refused_at: when the cluster last refused what its newest pod waits for, which its status names.
+    :param disrupted_at: when the disruption of its newest pod began, if that was before its training ended.
     :param has_succeeded: whether all containers of its newest pod exited with 0, whatever has ended it.
     :param before: the pod before the newest.
     :param job_set: the uid of that JobSet.
-    :param remade: starts that the newest JobSet does not count: uid of a JobSet, or a Job, that was deleted and created
-        again -> how often the replica was started again for that, and by that JobSet before.
+    :param remade: restarts that the newest JobSet does not count: UID of a JobSet or Job that was deleted and
+        re-created -> how many times the replica was restarted because of that, and by that JobSet before.
     """
 
     status: ReplicaStatus
@@ -76,7 +77,7 @@ def read_replicas(
     groups: Mapping[str, int],
     ranked: bool,
 ) -> list[ReplicaState]:
-    """Every replica, in the order of the ranks; those that have no pod yet too.
+    """All replicas, in the order of their ranks, including those that have no pod yet.
 
     :param kind: of the main object.
     :param main: the main object.
@@ -134,21 +135,21 @@ def _replica(
 
 
 def _is_complete(state: PodState) -> bool:
-    """Whether no controller starts it again: its exit code was 0, whatever it was ended by."""
+    """Whether no controller restarts a replica: its exit code was 0, whatever ended it."""
     return state.status.exit_code == 0 and (state.disrupted_at is not None or not state.status.failed)
 
 
 def _tried_since(states: Sequence[PodState]) -> datetime | None:
     tried = list(takewhile(lambda state: state.status.started_at is None, reversed(states)))
-    # Pods that were deleted without a failure, as a suspension does, are no tries.
+    # Pods that were deleted without a failure, e.g. by a suspension, do not count as tries.
     failed = [state.created_at for state in tried[1:] if (state.status.reason or "").startswith(INIT)]
     return min([tried[0].created_at, *failed]) if tried else None
 
 
 def with_warnings(replicas: Sequence[ReplicaState], warnings: Mapping[str, Warned]) -> list[ReplicaState]:
-    """The replicas, with what their nodes say of why they do not start.
+    """The replicas, with their nodes' warnings about why they do not start.
 
-    :param replicas: as their pods have them.
+    :param replicas: as they were read from their pods.
     :param warnings: uid of a pod -> the last warning about it.
     """
     return [_with_warning(replica, warnings.get(replica.pod.uid) if replica.pod else None) for replica in replicas]
@@ -158,7 +159,7 @@ def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
     pod, status = replica.pod, replica.status
     if not warned or not warned.at or not pod or pod.is_prepared or status.reason not in ON_THE_WAY:
         return replica
-    # Nodes meet healthy pods with such warnings, and what they wait for afterwards is something else.
+    # Nodes also emit such warnings about new pods that are healthy, and that later wait for something else.
     if warned.at - pod.created_at < _PASSES_WITHIN:
         return replica
     if replica.stage != "waiting":
@@ -168,10 +169,10 @@ def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
 
 
 def without_part(replicas: Sequence[ReplicaState], names: Collection[str]) -> list[ReplicaState]:
-    """The replicas, without waiting for those that nothing starts any more.
+    """The replicas, of which those that no controller starts any more have ended instead of waiting.
 
-    :param replicas: as their pods have them.
-    :param names: of those whose part of the job is gone.
+    :param replicas: as they were read from their pods.
+    :param names: the names of the replicas whose part of the job no longer exists.
     """
     return [_gone_with_part(each) if each.status.name in names else each for each in replicas]
 
@@ -188,14 +189,14 @@ def _gone_with_part(replica: ReplicaState) -> ReplicaState:
 def _earlier_ends(
     pods: Sequence[Manifest], states: Sequence[PodState]
 ) -> tuple[list[ReplicaStatus], Counter[str | None]]:
-    """How the replica ended before its newest pod, where it was started again for that.
+    """How the replica's earlier pods ended, where it was restarted because of that.
 
-    :return: and for which deleted objects it was: uid -> how often.
+    :return: the ends, and the restarts because of deleted objects: UID -> number of restarts.
     """
     ends, uids = [], Counter[str | None]()
     for pod, state, later in zip(pods, states, pods[1:], strict=False):
         remade = remade_between(pod, later)
-        # Pods that were deleted without a failure, as a suspension does, are no restarts.
+        # Pods that were deleted without a failure, e.g. by a suspension, do not count as restarts.
         if state.status.failed:
             ends.append(state.status)
         elif remade and state.status.started_at:
@@ -206,7 +207,7 @@ def _earlier_ends(
 
 @functools.lru_cache(maxsize=4096)
 def _without_pod(group: str, index: int, rank: int | None) -> ReplicaState:
-    """A replica that has had no pod. One object for all jobs: thousands may wait in queues."""
+    """A replica that has had no pod. All jobs share one object, because thousands of replicas may wait in queues."""
     return ReplicaState(ReplicaStatus(group=group, index=index, rank=rank), "waiting")
 
 

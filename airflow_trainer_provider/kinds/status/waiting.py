@@ -1,4 +1,4 @@
-"""What the replicas of a job wait for that do not run, and since when."""
+"""Determines what the replicas of a job that do not run wait for, and since when."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.status.events import (
     Warned,
     last_warning,
-    let_go_at,
     queued_by_kueue,
+    released_at,
     without_workloads,
 )
 from airflow_trainer_provider.kinds.status.pod_end import how_it_ended, parse_time
@@ -34,27 +34,27 @@ from airflow_trainer_provider.kinds.status.replicas import ReplicaState
 
 #: The reason of a job that waits in a queue of Kueue.
 SUSPENDED_BY_KUEUE = "SuspendedByKueue"
-#: The reason of a container that is to start again, and waits for longer each time.
+#: The reason of a container that waits to be restarted, for longer each time.
 _BACK_OFF = "CrashLoopBackOff"
 #: How much the clocks of controllers and the API server may differ.
 _SKEW = timedelta(seconds=5)
 
 
 class Waits(Flag):
-    """What holds of a job with replicas that wait."""
+    """The properties of a job with waiting replicas."""
 
-    #: One has run before, or the controller has restarted the job.
+    #: A waiting replica has run before, or the controller has restarted the job.
     AGAIN = auto()
-    #: Something keeps one from running.
+    #: Something keeps a waiting replica from running.
     HINDERED = auto()
-    #: So it does, and it has no node.
+    #: Something keeps a waiting replica from running, and the replica has no node.
     NO_ROOM = auto()
-    #: No replica of the job has a node. A pod that the scheduler has not seen yet, between others that have one, does
+    #: No replica of the job has a node. A pod that the scheduler has not seen yet, while other pods have a node, does
     #: not make the job wait for room.
     NO_NODE = auto()
 
 
-#: What has to hold, and the phase: of the first row all of which holds.
+#: The properties that have to hold, and the phase. The first row applies whose properties all hold.
 PHASES = (
     (Waits.AGAIN, JobPhase.RESTARTING),
     (Waits.NO_ROOM, JobPhase.QUEUED),
@@ -65,15 +65,15 @@ PHASES = (
 
 
 def phase_of_waiting(waits: Waits) -> JobPhase:
-    """The phase of a job whose controller gives none.
+    """The phase of a job whose controller reports none.
 
-    :param waits: all that holds.
+    :param waits: all properties that hold.
     """
     return next(phase for needed, phase in PHASES if waits & needed == needed)
 
 
 def what_waits(job: Reading) -> Waits:
-    """What holds of a job with replicas that wait.
+    """The properties of a job with waiting replicas.
 
     :param job: as it was read.
     """
@@ -100,12 +100,14 @@ def has_node(replica: ReplicaState) -> bool:
 
 
 def has_run(replica: ReplicaState) -> bool:
-    """Whether what waits is to run again."""
+    """Whether a waiting replica has run before."""
     return replica.last_end is not None or replica.status.restarts > 0 or replica.status.failed
 
 
 def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tuple[str | None, str | None] | None:
-    """What keeps replicas from running; None where that is not known. What passes by itself counts less."""
+    """The reason and message of what keeps replicas from running; None where that is unknown. A cause that passes by
+    itself has a lower priority.
+    """
     hindrance = hindrance_of(hindered) if hindered else None
     if warned and (hindrance is None or cause_of(*hindrance).hope == "itself"):
         is_worse = cause_of(warned.reason, warned.message).hope != "itself"
@@ -114,7 +116,7 @@ def why_waiting(hindered: Sequence[ReplicaState], warned: Warned | None) -> tupl
 
 
 def warned_of(job: Reading) -> Warned | None:
-    """Why a controller has not created the pods that replicas wait for, where it says so.
+    """The warning of a controller about why it has not created the pods that replicas wait for; None without a warning.
 
     :param job: as it was read.
     """
@@ -123,29 +125,30 @@ def warned_of(job: Reading) -> Warned | None:
         return None
     ends = [each.newest.status.finished_at or each.newest.created_at for each in without_pod if each.newest]
     made = [parse_time(each["metadata"]["creationTimestamp"]) for each in job.pods]
-    # What was said before a replica has lost its pod, or another pod was made, may hold no more; else it is renewed.
+    # A warning from before a replica lost its pod, or another pod was created, may no longer hold; if it does, the
+    # controller repeats it.
     since = max([*ends, *made], default=None)
-    # The same holds of what was said before the job was resumed.
+    # The same applies to a warning from before the job was resumed.
     earliest = max(filter(None, (since, _released_at(job))), default=None)
     warned = last_warning(job.events, earliest, {each["metadata"]["name"] for each in job.pods if _is_alive(each)})
     return warned and replace(warned, still_missing=_is_missing(warned, since, without_workloads(job.children)))
 
 
 def _is_missing(warned: Warned, since: datetime | None, parts: Sequence[Manifest]) -> bool:
-    """Whether what a controller could not create is missing for certain.
+    """Whether the object that a controller could not create is certainly missing.
 
-    :param since: when the last of the job's pods was made, or lost.
+    :param since: when the last of the job's pods was created, or lost.
     """
     if warned.reason == NO_JOB_SET:
         return not parts
     if warned.at is None or not is_of_pod_creation(warned.reason, warned.message):
         return False
-    # Where no pod is named, it may be one that was created a moment later.
+    # A warning that names no pod may be about a pod that was created a moment later.
     return since is None or refused_pod(warned.message) is not None or warned.at > since + _SKEW
 
 
 def _is_alive(pod: Manifest) -> bool:
-    """Whether no other pod takes its place."""
+    """Whether a pod has not ended and is not being deleted, so that no other pod replaces it."""
     has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not has_ended and "deletionTimestamp" not in pod["metadata"]
 
@@ -153,9 +156,9 @@ def _is_alive(pod: Manifest) -> bool:
 def refusal_of(
     replicas: Sequence[ReplicaState], warned: Warned | None, reason: str | None, message: str | None
 ) -> dict[str, datetime | bool | None]:
-    """When the cluster refused last what the job waits for, as its reason and message say it.
+    """When the cluster last refused what the job waits for, which its reason and message name.
 
-    :return: that, and whether it is missing for certain: fields of the job's status.
+    :return: fields of the job's status: that time, and whether the refused object is certainly missing.
     """
     if warned and (warned.reason, warned.message) == (reason, message):
         return {"refused_at": warned.at, "still_missing": warned.still_missing}
@@ -166,7 +169,9 @@ def refusal_of(
 
 
 def hindrance_of(hindered: Sequence[ReplicaState]) -> tuple[str | None, str]:
-    """What hinders a replica, and which one that is. Without room nothing else counts, then what does not pass."""
+    """The reason and message of the replica that is hindered most: one without a node comes first, then one whose
+    hindrance does not pass by itself.
+    """
     worst = min(hindered, key=lambda each: (has_node(each), _passes(each))).status
     return worst.reason, ": ".join(filter(None, [worst.name, worst.message]))
 
@@ -176,13 +181,13 @@ def _passes(replica: ReplicaState) -> bool:
 
 
 def is_hindered(replica: ReplicaState) -> bool:
-    """Whether something keeps its pod from running; what was started again and waits for its turn only does that."""
+    """Whether something keeps a replica's pod from running. A container in back-off only waits for its restart."""
     status = replica.status
     return replica.pod is not None and status.finished_at is None and status.reason not in (*ON_THE_WAY, _BACK_OFF)
 
 
 def why_again(again: Sequence[ReplicaState]) -> tuple[str | None, str | None]:
-    """What the replica that was started again ended with."""
+    """The reason and message of the end after which the first of these replicas was restarted."""
     replica = again[0]
     end = replica.last_end or replica.status
     if end.message and (end.reason or "").startswith((INIT, SIDECAR, DELETED)):
@@ -199,7 +204,7 @@ def waiting_since_of(job: Reading, phase: JobPhase, reason: str | None) -> datet
     :param reason: of the phase.
     """
     is_held = phase is JobPhase.SUSPENDED or reason == SUSPENDED_BY_KUEUE
-    # Who has failed before its training has run could have started, too.
+    # A replica that has failed before its training ran could have started, too.
     waiting = [replica for replica in job.replicas if replica.stage == "waiting" or _has_failed_unrun(replica)]
     return _since(job, waiting) if waiting and not phase.ended and not is_held else None
 
@@ -208,7 +213,7 @@ def _since(job: Reading, waiting: Sequence[ReplicaState]) -> datetime | None:
     made = [replica.tried_since or replica.pod.created_at for replica in waiting if replica.pod]
     if len(made) == len(waiting):
         return min(made)
-    # Without a pod, a replica waits since the controller made the others, or could have.
+    # A replica without a pod waits since the controller created the other pods, or could have created them.
     others = [replica.pod.created_at for replica in job.replicas if replica.pod]
     return min([*made, max(others)]) if others else _could_start_at(job)
 
@@ -218,14 +223,14 @@ def _has_failed_unrun(replica: ReplicaState) -> bool:
 
 
 def _could_start_at(job: Reading) -> datetime | None:
-    released_at, created_at = _released_at(job), parse_time(job.main["metadata"]["creationTimestamp"])
-    return released_at if released_at or queued_by_kueue(job.main) else created_at
+    released, created_at = _released_at(job), parse_time(job.main["metadata"]["creationTimestamp"])
+    return released if released or queued_by_kueue(job.main) else created_at
 
 
 def _released_at(job: Reading) -> datetime | None:
-    """When a queue let the job go, or when it was resumed; None where neither is known."""
+    """When a queue admitted the job, or when the job was resumed; None where neither is known."""
     if queued_by_kueue(job.main):
-        return let_go_at(job.children)
+        return released_at(job.children)
     return resumed_at(job.main, job.children)
 
 
@@ -233,7 +238,7 @@ def resumed_at(main: Manifest, children: Sequence[Manifest]) -> datetime | None:
     """When the job was resumed last; None where it was not suspended.
 
     :param main: the main object.
-    :param children: the objects by which its controller creates its pods.
+    :param children: the objects through which its controller creates its pods.
     """
     return max(filter(None, map(_resumed_at, (main, *children))), default=None)
 

@@ -1,8 +1,10 @@
-"""The TrainJob that starts from the runtime of ``runtime_ref`` itself, where that makes the pods that the job needs.
+"""Starts a TrainJob directly from the runtime of ``runtime_ref``, where that runtime creates the pods that the job
+needs.
 
-The runtime that the job would get for itself says what its pods have to be. A TrainJob starts from the named runtime
-where its own fields make the same pods of that one; each other field of the pods is a reason for a runtime of the job's
-own. Trainer then sets the variables of the rendezvous by the ML policy, to the values that the frameworks promise.
+The runtime that would otherwise be created for the job defines its pods. A TrainJob starts from the named runtime if
+the TrainJob's own fields can change that runtime's pods to be the same; each field of the pods that they cannot change
+is a reason to create a runtime for the job. Trainer then sets the variables of the rendezvous according to the ML
+policy, to the values that the frameworks promise.
 """
 
 from __future__ import annotations
@@ -18,31 +20,31 @@ from airflow_trainer_provider.kinds.objects.pod import TERMINATION_MESSAGE_PATH,
 from airflow_trainer_provider.kinds.trainer.runtime_patch import PatchFields, fits, patch_fields, patch_for, schema_at
 from airflow_trainer_provider.kinds.trainer.training_runtime import NODE, renamed, step_template, steps_of
 
-#: The sources of an ML policy, each with the variables that Trainer sets for it, over those of the TrainJob.
+#: Source of an ML policy -> the variables that Trainer sets for it, and with which it overwrites those of the TrainJob.
 _VARIABLES = {
     "torch": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     "jax": ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"),
     "xgboost": ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"),
 }
-#: A command that Trainer adds options to, which it has from torch's policy.
+#: A command to which Trainer adds options from torch's policy.
 _TORCHTUNE = ["tune", "run"]
-#: What JobSet and Kubernetes make of fields that a runtime leaves out.
+#: The defaults of JobSet and Kubernetes for fields that a runtime leaves out.
 _FAILURE_POLICY = {"maxRestarts": 0, "restartStrategy": "Recreate"}
 _JOB = {"backoffLimit": 6, "completionMode": "Indexed"}
 _POD = {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 30, "automountServiceAccountToken": True}
 _CONTAINER = {"terminationMessagePath": TERMINATION_MESSAGE_PATH, "terminationMessagePolicy": "File"}
-#: The fields of a container that TrainJob's trainer has.
+#: The fields of a container that ``trainer`` in a TrainJob has.
 _WORDS = ("image", "command", "args")
 _TRAINERS = (*_WORDS, "env", "resources")
 
 
 def start_directly(job: JobPlan, facts: Facts, own: Manifest) -> tuple[Manifest, Sequence[str]]:
-    """The fields by which a TrainJob makes the job's pods of the named runtime.
+    """The fields with which a TrainJob changes the pods of the named runtime into those of the job.
 
-    :param job: with what it has from that runtime.
+    :param job: with the values that it takes from that runtime.
     :param facts: with that runtime, and the schema of the installed CRD.
-    :param own: the runtime that the job would get for itself.
-    :return: fields of the TrainJob's spec, and the fields because of which the job needs that runtime of its own.
+    :param own: the runtime that would be created for the job.
+    :return: fields of the TrainJob's spec, and the fields because of which that runtime has to be created.
     """
     schema = facts.schema or {}
     patches, beyond = patch_fields(schema), _beyond_trainjob(job, facts)
@@ -65,19 +67,20 @@ def _too_long(trainer: Manifest, schema: Mapping[str, Any]) -> list[str]:
 
 
 def _beyond_trainjob(job: JobPlan, facts: Facts) -> list[str]:
-    """Why a TrainJob cannot run the job whatever the runtime's pods are."""
+    """Why a TrainJob cannot run the job directly, whatever the runtime's pods are."""
     reasons = {
-        # The launcher's command waits for the workers, and brings the result of a rank on another node.
+        # The launcher's command waits for the workers, and copies the result from a rank on another node.
         f"framework={job.framework.name}": job.is_launched,
-        # Trainer knows no elastic jobs.
+        # Trainer does not support elastic jobs.
         "elastic": job.spec.elastic is not None,
-        # Kueue writes the whole TrainJob when it admits it, without the fields that its release does not know.
+        # When Kueue admits a TrainJob, it writes the whole object, without the fields that the Kueue release does not
+        # know.
         "scheduling.queue_name": job.spec.queue_name is not None,
-        # A runtime has the policy by which Trainer makes the PodGroup.
+        # The policy by which Trainer creates the PodGroup is a field of the runtime.
         "scheduling.gang": job.spec.gang is not None,
         "the TrainJob CRD, whose schema is not published": facts.schema is None,
         f"the runtime, which has no step {NODE}": NODE not in steps_of(facts),
-        # Without one, Trainer does not set the resources.
+        # Without an ML policy, Trainer does not set the resources.
         "mlPolicy": _policy(facts) is None,
     }
     return [reason for reason, holds in reasons.items() if holds]
@@ -99,7 +102,7 @@ def _differing(
 ) -> list[str]:
     """The names of the fields that differ.
 
-    :param left_out: name -> what a field means that is not there.
+    :param left_out: name -> the default of a field that is absent.
     :param besides: names of fields that may differ.
     """
     values = [{**left_out, **given} for given in (base, wanted)]
@@ -114,7 +117,7 @@ def _of_job_set(base: Manifest, wanted: Manifest) -> list[str]:
 
 
 def _of_job(base: Manifest, wanted: Manifest) -> list[str]:
-    """Of the Job of the nodes all but its pods, and their number, which Trainer sets."""
+    """The differing fields of the nodes' Job, except its pods and their number, which Trainer sets."""
     jobs = [each.get("template") or {} for each in (base, wanted)]
     specs = [each.get("spec") or {} for each in jobs]
     return [
@@ -125,13 +128,13 @@ def _of_job(base: Manifest, wanted: Manifest) -> list[str]:
 
 
 def _patch(patches: PatchFields, base: Manifest, wanted: Manifest, beyond: list[str]) -> tuple[Manifest, Manifest]:
-    """The metadata and the spec that are laid over those of the runtime's pods.
+    """The metadata and the spec that are merged into those of the runtime's pods.
 
-    :param beyond: gets the fields that cannot be.
+    :param beyond: receives the fields that cannot be merged.
     """
     metadatas = base.get("metadata") or {}, wanted.get("metadata") or {}
     beyond += _differing(*metadatas, {}, ("labels", "annotations"))
-    # A patch takes no key away.
+    # A patch cannot remove a key.
     beyond += _keys_lost(*metadatas)
     metadata = {name: added for name in ("labels", "annotations") if (added := _added(*metadatas, name))}
     specs = base.get("spec") or {}, wanted["spec"]
@@ -154,11 +157,11 @@ def _changes(
     fields: Mapping[str, Any],
     beyond: list[str],
 ) -> Manifest:
-    """The fields that are laid over those of a pod, or of a container.
+    """The fields that are merged into those of a pod, or of a container.
 
-    :param both: that of the runtime, and that of the job.
-    :param fields: those that can be, with their schemas.
-    :param beyond: gets the others.
+    :param both: the pod or container of the runtime, and that of the job.
+    :param fields: the fields that can be merged, with their schemas.
+    :param beyond: receives the other fields.
     """
     base, wanted = both
     changes = {}
@@ -172,7 +175,7 @@ def _changes(
 
 
 def _without_port(container: Manifest) -> Manifest:
-    """A container without the port of the rendezvous, which Trainer adds as well, and which opens nothing."""
+    """A container without the port of the rendezvous, which Trainer adds as well. Listing a port opens nothing."""
     ports = [each for each in container.get("ports") or () if each.get("containerPort") != PORT]
     return {
         **{name: value for name, value in container.items() if name != "ports"},
@@ -197,7 +200,9 @@ def _keys_lost(base: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _trainer(job: JobPlan, facts: Facts, base: Manifest, wanted: Manifest, beyond: list[str]) -> Manifest:
-    """The TrainJob's ``trainer``. The numbers are there in any case: the job's annotations have the same."""
+    """The TrainJob's ``trainer``. The numbers of nodes and processes are always set: the job's annotations have the
+    same numbers.
+    """
     first, train = (training_container(containers_of(each), NODE) for each in (base, wanted))
     policy = _policy(facts) or {}
     source = next((name for name in _VARIABLES if policy.get(name) is not None), "")
@@ -209,7 +214,7 @@ def _trainer(job: JobPlan, facts: Facts, base: Manifest, wanted: Manifest, beyon
     resources = train.get("resources") or {}
     if resources != (first.get("resources") or {}):
         trainer["resourcesPerNode"] = resources
-        # Trainer leaves the runtime's where there are none.
+        # Without resources, Trainer keeps those of the runtime.
         beyond += [] if resources else ["resources"]
     beyond += _meant_otherwise(trainer, source, resources)
     return trainer
@@ -218,11 +223,11 @@ def _trainer(job: JobPlan, facts: Facts, base: Manifest, wanted: Manifest, beyon
 def _words(first: Manifest, train: Manifest, beyond: list[str]) -> Manifest:
     """The image, the command and its arguments, where they are not the runtime's.
 
-    :param beyond: gets the arguments that are left out where the runtime has some.
+    :param beyond: receives the arguments, if the job leaves them out but the runtime has some.
     """
     words = {name: train[name] for name in _WORDS if name in train and train[name] != first.get(name)}
     if first.get("args") and "args" not in train:
-        # An empty list does not last: a controller whose types leave it out changes a field that is immutable.
+        # An empty list does not last: a controller whose types omit it would change a field that is immutable.
         program, *options = train["command"]
         words |= {"command": [program], "args": options}
         beyond += [] if options else ["args"]
@@ -230,14 +235,14 @@ def _words(first: Manifest, train: Manifest, beyond: list[str]) -> Manifest:
 
 
 def _meant_otherwise(trainer: Manifest, source: str, resources: Mapping[str, Any]) -> list[str]:
-    """The fields that Trainer reads in another way than the job means them.
+    """The fields that Trainer would interpret differently from the job.
 
     :param source: of the ML policy.
     :param resources: of a node.
     """
     has_gpus = any("gpu" in name.lower() for side in ("limits", "requests") for name in resources.get(side) or ())
     reasons = {
-        # What Trainer makes of "auto" is not what torchrun makes of it.
+        # Trainer and torchrun interpret "auto" differently.
         "num_proc_per_node": isinstance(trainer.get("numProcPerNode"), str),
         "command": source == "torch" and trainer.get("command") == _TORCHTUNE,
         # Trainer counts a worker for each GPU.
@@ -251,13 +256,13 @@ def _environment(
 ) -> list[Manifest]:
     """The variables that neither the runtime nor Trainer sets.
 
-    :param trainers: the names of those that Trainer sets.
-    :param beyond: gets those that the user sets over them.
+    :param trainers: the names of the variables that Trainer sets.
+    :param beyond: receives those of them that the user sets.
     """
     base = first.get("env") or []
     beyond += [f"env.{name}" for name in trainers if name in _users_variables(job)]
     added = [each for each in train["env"] if each not in base and each["name"] not in trainers]
-    # Trainer replaces a variable of the runtime in its place; its own may come last.
+    # Trainer replaces a variable of the runtime in place, but may append its own variables.
     laid = {each["name"]: each for each in (*base, *added, *({"name": name} for name in trainers))}
     if in_order(list(laid.values())) != list(laid.values()):
         beyond.append("env, whose variables refer to later ones")

@@ -1,8 +1,8 @@
-"""What a TrainJob says to the initializers of its runtime, and which runtimes have them.
+"""The values that a TrainJob gives to the initializers of its runtime, and the check that the runtime has them.
 
-Trainer's controller writes it into the container of a step, which it finds by the step's label. Its webhook refuses a
-TrainJob whose runtime lacks the step, by the step's name, and the volume that initializers share with the nodes.
-https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/jobset/builder.go
+Trainer's controller writes the values into the container of a step, which it finds by the step's label. Its webhook
+rejects a TrainJob whose runtime lacks a step of the expected name, or the volume that initializers share with the
+nodes. https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/jobset/builder.go
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_trainer_provider.kinds.objects.pod_settings import value_of
 from airflow_trainer_provider.spec import Variable
 from airflow_trainer_provider.spec.running.runtime import InitializerSource
 
-#: The label of a runtime's step that says which part of a TrainJob it is for.
+#: The label of a runtime's step that names the part of a TrainJob that the step is for.
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 #: The volume that initializers share with the nodes.
 _VOLUME = "initializer"
@@ -27,7 +27,7 @@ _VOLUME = "initializer"
 def initializer_of(job: JobPlan) -> Manifest:
     """``spec.initializer`` of the job's TrainJob.
 
-    :param job: whose runtime has initializers, and values for them.
+    :param job: the job, with values for the initializers of its runtime.
     """
     return {name: _source(source) for name, source in job.spec.initializers.items()}
 
@@ -50,7 +50,7 @@ def check_initializers(job: JobPlan, steps: Mapping[str, Manifest]) -> None:
 
 
 def _missing(name: str, step: Manifest | None) -> str | None:
-    """What a runtime lacks of an initializer; None for nothing."""
+    """The part of an initializer that a runtime lacks; None where it lacks nothing."""
     if step is None:
         return f"the replicated job {name}"
     metadata = (step.get("template") or {}).get("metadata") or {}

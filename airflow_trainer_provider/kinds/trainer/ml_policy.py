@@ -1,7 +1,7 @@
-"""What a job has from the ML policy of the runtime that ``runtime_ref`` names.
+"""Applies the ML policy of the runtime that ``runtime_ref`` names to a job.
 
-Fields that the task gives win. For those that it leaves out the policy means here what it means to Trainer, whose
-plugins for PyTorch, JAX and XGBoost do not see it: the runtime that a job gets for itself has no such policy.
+Fields that the task sets take precedence. For the others, this module interprets the policy as Trainer does. Trainer's
+plugins for PyTorch, JAX and XGBoost do not see the policy: the runtime that is created for a job has no such policy.
 https://www.kubeflow.org/docs/components/trainer/operator-guides/ml-policy/
 """
 
@@ -27,18 +27,18 @@ from airflow_trainer_provider.spec import ElasticPolicy
 from airflow_trainer_provider.spec.compute import parse_quantity
 from airflow_trainer_provider.spec.values.limits import MOST_REPLICAS
 
-#: The sources of an ML policy, each with the framework that it is for.
+#: Source of an ML policy -> the framework that it is for.
 _FRAMEWORKS = {"torch": "pytorch", "mpi": "mpi", "jax": "jax", "xgboost": "xgboost", "flux": None}
 #: The only implementation of MPI for which Trainer makes a hostfile.
 _OPEN_MPI = "OpenMPI"
 
 
 def with_runtime(job: JobPlan, facts: Facts) -> JobPlan:
-    """The job with the number of nodes, of processes, and the elastic policy of its runtime, where the task gives none.
+    """The job with its runtime's number of nodes, number of processes and elastic policy, where the task sets none.
 
     :param job: laid out without the runtime.
-    :param facts: with the runtime; without one the job stays as it is.
-    :raises SpecError: the policy is of another framework, or the job cannot have what it says.
+    :param facts: with the runtime; without one the job is not changed.
+    :raises SpecError: the policy is for another framework, or the job cannot have its values.
     """
     if facts.runtime is None:
         return job
@@ -60,7 +60,7 @@ def with_runtime(job: JobPlan, facts: Facts) -> JobPlan:
 
 
 def _check(job: JobPlan, policy: Mapping[str, Any]) -> None:
-    """Refuse a policy that is not for the job's framework, or that Trainer does not carry out either."""
+    """Refuse a policy that is not for the job's framework, or that Trainer does not support either."""
     source = next((name for name in _FRAMEWORKS if policy.get(name) is not None), None)
     if source is not None and _FRAMEWORKS[source] != job.framework.name:
         fix = "Name another runtime, or give the job with manifest=."
@@ -114,11 +114,11 @@ def _processes(job: JobPlan, policy: Mapping[str, Any], steps: Mapping[str, Mani
     if "num_proc_per_node" in job.spec.model_fields_set:
         return {}
     if policy.get("torch") is not None:
-        # Trainer 2.3 has no field for it, and means "auto".
+        # Trainer 2.3 has no such field, and behaves as with "auto".
         return {"num_proc_per_node": _of_torch(job, policy["torch"].get("numProcPerNode", "auto"), steps)}
     if policy.get("mpi") is not None:
         number = policy["mpi"].get("numProcPerNode") or 1
-        # The API server writes 1 where the runtime says nothing, so Trainer takes it for the number of GPUs.
+        # The API server sets 1 where the runtime sets nothing, so Trainer interprets 1 as the number of GPUs.
         return {"num_proc_per_node": number if number != 1 else max(1, _devices(job, steps))}
     return {}
 
@@ -148,7 +148,7 @@ def _cpus(job: JobPlan, steps: Mapping[str, Manifest]) -> int:
 
 
 def _resources(job: JobPlan, steps: Mapping[str, Manifest]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What the container of a node asks for, and what it may use at most; the runtime's, and over it the job's."""
+    """The resource requests and limits of a node's container: those of the runtime, overridden by those of the job."""
     template = merged_template(step_template(steps.get(NODE)), renamed(job.spec.pod_template or {}))
     container = deepcopy(training_container(containers_of(template), NODE))
     lay_resources({}, container, job.nodes[0].resources)
@@ -157,7 +157,7 @@ def _resources(job: JobPlan, steps: Mapping[str, Manifest]) -> tuple[Mapping[str
 
 
 def _whole(quantity: Any) -> int:
-    """A quantity, rounded up; 1 where it has a notation that is not for numbers of this size."""
+    """A quantity, rounded up; 1 where its notation is not supported."""
     try:
         return max(1, math.ceil(parse_quantity(str(quantity))))
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a TrainJob can change of its runtime's pods, as the installed CRD has it.
+"""The fields of its runtime's pods that a TrainJob can change, according to the installed CRD.
 
-Since Trainer 2.2 it has ``runtimePatches`` for this, and before ``podTemplateOverrides`` and ``labels``. Trainer lays
-both over the runtime as Kubernetes' strategic merge does.
+Since Trainer 2.2 the CRD has ``runtimePatches`` for this; before, it had ``podTemplateOverrides`` and ``labels``.
+Trainer merges both into the runtime, like Kubernetes' strategic merge.
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go
 """
 
@@ -29,7 +29,7 @@ _KEYS = {"volumes": "name", "imagePullSecrets": "name", "volumeMounts": "mountPa
 
 @dataclass(frozen=True)
 class PatchFields:
-    """The fields by which a TrainJob changes the pods of its runtime.
+    """The fields with which a TrainJob changes the pods of its runtime.
 
     :param pod: name -> OpenAPI schema of a field of the pods' spec.
     :param container: likewise of a field of a container.
@@ -42,7 +42,7 @@ class PatchFields:
 
 
 def patch_fields(schema: Mapping[str, Any]) -> PatchFields | None:
-    """The fields of the installed CRD; None where it has none.
+    """The fields of the installed CRD; None where it has no such fields.
 
     :param schema: of a TrainJob.
     """
@@ -55,7 +55,7 @@ def patch_fields(schema: Mapping[str, Any]) -> PatchFields | None:
     others = ("containers", "initContainers", "schedulingGates")
     return PatchFields(
         {name: value for name, value in pod.get("properties", {}).items() if name not in others},
-        # Trainer refuses variables of the training's container there.
+        # Trainer rejects variables of the training's container in this field.
         {name: value for name, value in container.items() if name != "env"},
         write,
     )
@@ -74,7 +74,7 @@ def schema_at(schema: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether lists and texts are as short as a schema demands.
+    """Whether lists and strings are within the length limits of a schema.
 
     :param value: of a field.
     :param schema: of the same field.
@@ -92,7 +92,7 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def patch_for(name: str, base: Any, wanted: Any) -> Any:
-    """What makes a wanted value of a runtime's, laid over it by a strategic merge; None where nothing does.
+    """The value with which a strategic merge turns a runtime's value into the wanted one; None where there is none.
 
     :param name: of the field.
     :param base: its value in the runtime; None for none.
@@ -106,10 +106,12 @@ def patch_for(name: str, base: Any, wanted: Any) -> Any:
 
 
 def _added(key: str, base: Sequence[Manifest], wanted: Sequence[Manifest]) -> list[Manifest] | None:
-    """The entries that a list has more; None where others differ: they would be merged with those of the runtime."""
+    """The additional entries of a list; None where other entries differ, because those would be merged with the
+    runtime's.
+    """
     added = [entry for entry in wanted if entry not in base]
     keys = [entry[key] for entry in (*base, *added)]
-    # The CRD knows mounts by their volume's name.
+    # The CRD identifies mounts by the name of their volume.
     names = [entry["name"] for entry in added]
     is_addition = len(wanted) == len(keys) == len(set(keys)) and len(names) == len(set(names))
     return added if is_addition else None

@@ -1,11 +1,11 @@
-"""The TrainingRuntime that each TrainJob of ours gets for itself, named as the job.
+"""The TrainingRuntime that this provider creates for a TrainJob, with the name of the job.
 
-A TrainJob cannot say restart policy, back-off, priority class or pod template in all of Trainer 2.1 to 2.3; its
-runtime can. The runtime also sets every variable that the frameworks promise to scripts. Trainer's own policies for
-PyTorch, JAX and XGBoost do nothing but set some of these, over what the user says, and know neither elastic jobs nor
-``gpu`` for the number of processes, so they are left out. MPI's policy is left out too: only one user of the image can
-use the private key that it mounts, and it publishes no host keys. A runtime that the job starts from keeps it.
-https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html
+Not all releases from Trainer 2.1 to 2.3 let a TrainJob set the restart policy, the back-off, the priority class or the
+pod template; a runtime can set them. The runtime also sets every variable that the frameworks promise to scripts.
+Trainer's own policies for PyTorch, JAX and XGBoost only set some of these variables, overwriting the user's, and
+support neither elastic jobs nor ``gpu`` for the number of processes, so they are left out. MPI's policy is left out
+too: only one user of the image can use the private key that it mounts, and it publishes no host keys. A runtime that
+the job starts from keeps its MPI policy. https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html
 """
 
 from __future__ import annotations
@@ -44,27 +44,28 @@ GROUP_VERSION = "trainer.kubeflow.org/v1alpha1"
 TRAINING_RUNTIMES = Resource(GROUP_VERSION, "TrainingRuntime", "trainingruntimes")
 CLUSTER_TRAINING_RUNTIMES = Resource(GROUP_VERSION, "ClusterTrainingRuntime", "clustertrainingruntimes")
 
-#: The name that Trainer demands of the training's container, and of the replicated job of the nodes.
+#: The name that Trainer requires for the training's container, and for the replicated job of the nodes.
 NODE = "node"
 LAUNCHER = "launcher"
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 STEP_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 ATTEMPT_LABEL = "jobset.sigs.k8s.io/restart-attempt"
-#: A pod's name is a label's value too; behind the replicated job's name come ``-0-<index>`` and five letters.
+#: A pod's name is also the value of a label. After the name of the replicated job it has ``-0-<index>`` and five
+#: letters.
 _NAME_LENGTH = 63
-#: Trainer's initializers may be in a runtime that we have not seen.
+#: The longest name of a step: a runtime that has not been read may have Trainer's initializers.
 _LONGEST_STEP = "dataset-initializer"
-#: The most characters of the name of a TrainJob created outside Airflow, whose steps we have not seen.
+#: The maximum length of the name of a TrainJob from a user's own manifest, whose steps are unknown.
 MANIFEST_NAME_LIMIT = _NAME_LENGTH - len(f"-{_LONGEST_STEP}-0-0-abcde")
-#: How long a worker may take until its sshd listens, or answers mpirun once it does, in seconds.
+#: How long a worker may take until its sshd listens, or answers mpirun after that, in seconds.
 _SSH_SECONDS = 60
 
 
 def parse_runtime_ref(text: str) -> tuple[Resource, str]:
     """The runtime that ``runtime_ref`` names.
 
-    :param text: a name, which is a ClusterTrainingRuntime's as in a TrainJob, or ``kind/name``.
+    :param text: the name of a ClusterTrainingRuntime, as in a TrainJob, or ``kind/name``.
     :raises SpecError: there is no such kind of runtime.
     """
     kind, slash, name = text.rpartition("/")
@@ -98,7 +99,7 @@ def ref_path(text: str, namespace: str) -> str:
 
 
 def name_limit(job: JobPlan) -> int:
-    """The most characters of the job's name, so that the longest of its pods' names is still a label's value."""
+    """The maximum length of the job's name, with which the longest of its pods' names is still a valid label value."""
     ends = [f"-{NODE}-0-{len(job.nodes) - 1}"]
     if job.is_launched:
         ends.append(f"-{LAUNCHER}-0-0")
@@ -110,19 +111,19 @@ def name_limit(job: JobPlan) -> int:
 def steps_of(facts: Facts) -> Mapping[str, Manifest]:
     """The replicated jobs of the runtime that ``runtime_ref`` names, by name.
 
-    :param facts: with that runtime; without one there are none.
+    :param facts: with that runtime; without one the result is empty.
     """
     template = ((facts.runtime or {}).get("spec") or {}).get("template") or {}
     return {each["name"]: each for each in (template.get("spec") or {}).get("replicatedJobs") or ()}
 
 
 def runtime_of(job: JobPlan, meta: Meta, facts: Facts, deadline: int | None) -> Manifest:
-    """The job's own runtime.
+    """The runtime that is created for the job.
 
     :param job: the job.
-    :param meta: what is written on the job's objects.
-    :param facts: with the runtime that ``runtime_ref`` names, whose replicated jobs and policies it then starts from.
-    :param deadline: of each of its Jobs, in seconds, where the TrainJob cannot carry it.
+    :param meta: the metadata of the job's objects.
+    :param facts: with the runtime that ``runtime_ref`` names, whose replicated jobs and policies are then its basis.
+    :param deadline: of each of its Jobs, in seconds, where the TrainJob's own field is not enough.
     :raises SpecError: no image, or the named runtime does not fit the job.
     """
     base = deepcopy(dict((facts.runtime or {}).get("spec") or {}))
@@ -146,7 +147,7 @@ def runtime_of(job: JobPlan, meta: Meta, facts: Facts, deadline: int | None) -> 
 
 
 def _replicated_jobs(job: JobPlan, meta: Meta, facts: Facts, deadline: int | None) -> list[Manifest]:
-    """The steps that train, behind those of the named runtime that do something else."""
+    """The steps that train, after the other steps of the named runtime."""
     found = steps_of(facts)
     steps = _steps(job, meta, found)
     if facts.runtime is not None:
@@ -154,19 +155,19 @@ def _replicated_jobs(job: JobPlan, meta: Meta, facts: Facts, deadline: int | Non
     if deadline is not None:
         for step in steps:
             step["template"]["spec"]["activeDeadlineSeconds"] = deadline
-    # A launcher that is the only node has no others beside it.
+    # If the launcher is the only node, there is no step for other nodes.
     names = {*_names_of_steps(job), *(step["name"] for step in steps)}
     return [*(each for name, each in found.items() if name not in names), *steps]
 
 
 def _job_set(job: JobPlan, meta: Meta, template: Manifest, jobs: Sequence[Manifest], deadline: int | None) -> Manifest:
-    """The template of the JobSet: the named runtime's, and over it what the job says."""
+    """The template of the JobSet: the named runtime's, overridden by the job's fields."""
     metadata = template.get("metadata") or {}
     metadata["labels"] = {**(metadata.get("labels") or {}), **meta.labels}
     if job.spec.gang and job.spec.gang.scheduler == VOLCANO and job.spec.gang.queue:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), VOLCANO_QUEUE: job.spec.gang.queue}
     spec = template.get("spec") or {}
-    # The end of a JobSet runs the training again.
+    # When the JobSet is deleted after its ttl, Trainer runs the training again.
     spec.pop("ttlSecondsAfterFinished", None)
     spec["replicatedJobs"] = jobs
     spec["failurePolicy"] = _failure_policy(job, deadline)
@@ -187,7 +188,7 @@ def _check_steps(job: JobPlan, found: Mapping[str, Manifest]) -> None:
 
 
 def check_own(job: JobPlan, facts: Facts) -> None:
-    """Refuse what a named runtime has that the job's own runtime would not have.
+    """Refuse a feature of a named runtime that the runtime created for the job would not have.
 
     :param job: the job.
     :param facts: with the runtime that ``runtime_ref`` names.
@@ -201,7 +202,7 @@ def check_own(job: JobPlan, facts: Facts) -> None:
 
 
 def _check_gang(job: JobPlan, found: Mapping[str, Manifest]) -> None:
-    """Refuse a gang that would wait for pods that come only after others have ended."""
+    """Refuse a gang that would wait for pods that are created only after others have ended."""
     more = [name for name in found if name not in _names_of_steps(job)]
     if job.spec.gang and job.spec.gang.scheduler in POD_GROUPS and more:
         allowed = f"no value beside a runtime with the step {more[0]}, whose pods Trainer's PodGroup counts in as well"
@@ -210,7 +211,7 @@ def _check_gang(job: JobPlan, found: Mapping[str, Manifest]) -> None:
 
 
 def _pod_group_policy(gang: Gang) -> Manifest:
-    """The policy by which Trainer creates the PodGroup; nothing for KAI, which groups the pods of a JobSet itself."""
+    """The policy by which Trainer creates the PodGroup; empty for KAI, which groups the pods of a JobSet itself."""
     if gang.scheduler not in POD_GROUPS:
         return {}
     if gang.scheduler == VOLCANO:
@@ -238,7 +239,7 @@ def _policy(job: JobPlan, base: Mapping[str, Any] | None) -> Manifest:
     as_node = job.framework.trains(LAUNCHER)
     own = {"sshAuthMountPath": job.spec.mpi.ssh_mount_path} if job.spec.mpi.ssh_mount_path else {}
     mpi = {**(base.get("mpi") or {}), **own, "numProcPerNode": job.spec.num_proc_per_node, "runLauncherAsNode": as_node}
-    # The number of nodes is that of launchers here, and those of TrainJob's trainer the nodes'.
+    # This numNodes is the number of launchers; the number of nodes is in the TrainJob's trainer.
     return {"numNodes": 1, "mpi": mpi}
 
 
@@ -254,7 +255,7 @@ def _failure_policy(job: JobPlan, deadline: int | None) -> Manifest:
 
 
 def _codes(job: JobPlan) -> ExitCodes | None:
-    """The exit codes that decide whether something is started again; None where nothing is."""
+    """The exit codes that decide whether replicas are restarted; None where no replica is restarted."""
     return job.spec.run_policy.exit_codes if job.spec.run_policy.backoff_limit or job.spec.elastic else None
 
 
@@ -268,7 +269,7 @@ def _steps(job: JobPlan, meta: Meta, found: Mapping[str, Manifest]) -> list[Mani
 def _nodes(job: JobPlan, meta: Meta, found: Mapping[str, Manifest]) -> Manifest:
     """All replicas as the pods of one Job, whose index is the rank."""
     groups = {replica.group for replica in job.replicas}
-    # One text for all pods cannot say master-0 and worker-0.
+    # One template for all pods cannot name both master-0 and worker-0.
     first = job.leader if len(groups) == 1 else replace(job.leader, group=NODE)
     addresses = addresses_of(job, meta.name)
     env = environment_of(job, Block(NODE, job.replicas), addresses)
@@ -278,7 +279,7 @@ def _nodes(job: JobPlan, meta: Meta, found: Mapping[str, Manifest]) -> Manifest:
 
 
 def _launched(job: JobPlan, meta: Meta) -> list[Manifest]:
-    """A launcher, and the workers that it reaches by the job's own ssh keys."""
+    """A launcher, and the workers that it reaches with the job's own ssh keys."""
     addresses = addresses_of(job, meta.name)
     launcher, workers = job.leader, beside_launcher(job)
     command = None
@@ -290,7 +291,8 @@ def _launched(job: JobPlan, meta: Meta) -> list[Manifest]:
     if not workers:
         return [step]
     pod = _with_keys(job, workers[0], meta, addresses, ssh.SERVER)
-    # Until sshd listens. It logs each connection that a probe drops: a readiness probe would never end.
+    # The probe ends once sshd listens. sshd logs each connection that a probe drops, and a readiness probe would never
+    # end.
     probe = {"tcpSocket": {"port": ssh.PORT}, "periodSeconds": 1, "failureThreshold": _SSH_SECONDS}
     pod["spec"]["containers"][0].setdefault("startupProbe", probe)
     return [_replicated(NODE, pod, None, len(workers), job, trains=True), _after_nodes(step)]
@@ -308,7 +310,9 @@ def _with_keys(
 
 
 def _launched_by_trainer(job: JobPlan, meta: Meta, found: Mapping[str, Manifest]) -> list[Manifest]:
-    """The same from a runtime that brings its own, for which Trainer makes the ssh keys and the hostfile."""
+    """The launcher and the workers of a runtime that has both steps: Trainer creates the ssh keys and the hostfile for
+    them.
+    """
     addresses = addresses_of(job, meta.name)
     launcher, workers = job.leader, beside_launcher(job)
     env = {"TRAINER_FILES": files.MPI_FOLDER, **job.framework.environment(job, launcher, addresses)}
@@ -330,7 +334,7 @@ def _launched_by_trainer(job: JobPlan, meta: Meta, found: Mapping[str, Manifest]
 
 
 def beside_launcher(job: JobPlan) -> Sequence[Replica]:
-    """The replicas that are pods of the step of the nodes: all but a launcher.
+    """The replicas whose pods belong to the step of the nodes: all except a launcher.
 
     :param job: the job.
     """
@@ -338,15 +342,19 @@ def beside_launcher(job: JobPlan) -> Sequence[Replica]:
 
 
 def _after_nodes(launcher: Manifest) -> Manifest:
-    """What a launcher waits for has to stand before it. A runtime's may wait for an initializer as well."""
+    """The step of a launcher, which waits for the nodes: it has to come after their step. The launcher of a runtime may
+    wait for an initializer as well.
+    """
     others = [each for each in launcher.get("dependsOn") or () if each["name"] != NODE]
     return {**launcher, "dependsOn": [*others, {"name": NODE, "status": "Ready"}]}
 
 
 def addresses_of(job: JobPlan, name: str) -> Addresses:
-    """Where the replicas reach each other: the host names that a JobSet gives, below the Service that it makes.
+    """The addresses at which the replicas reach each other: the host names that a JobSet sets, in the domain of the
+    Service that it creates.
 
-    The leader of an elastic job is known by its host name alone: its rendezvous looks whether it is to be held here.
+    The address of an elastic job's leader is its host name alone: the rendezvous decides by the name whether it is
+    hosted on this machine.
 
     :param name: of the job.
     """
@@ -382,7 +390,7 @@ def tool_pod(job: JobPlan, name: str) -> Mapping[str, str]:
 def leader_service(meta: Meta) -> Manifest:
     """The Service by which the others reach the leader under its host name alone.
 
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     """
     selector = {JOB_SET_LABEL: meta.name, STEP_LABEL: NODE, INDEX_LABEL: "0"}
     return {
@@ -449,7 +457,7 @@ def _replicated(name: str, pod: Manifest, step: Manifest | None, count: int, job
 
 
 def renamed(template: Mapping[str, Any]) -> Manifest:
-    """A user's template whose training container has the name that Trainer demands.
+    """A user's template whose training container has the name that Trainer requires.
 
     :param template: ``pod_template``.
     """

@@ -1,8 +1,8 @@
-"""TrainJob of Kubeflow Trainer 2.1 to 2.3, with a runtime of its own, or from a named one itself.
+"""TrainJob of Kubeflow Trainer 2.1 to 2.3, with a runtime that is created for it, or directly from a named runtime.
 
 The nodes of PyTorch, XGBoost and JAX are one replicated job, whose completion index is the rank. One template serves
-all of them, so ``TRAINER_REPLICA`` is ``node-<rank>`` in the pods of a job that has a master beside its workers.
-https://trainer.kubeflow.org
+all of them, so ``TRAINER_REPLICA`` is ``node-<rank>`` in the pods of a job that has a master in addition to its
+workers. https://trainer.kubeflow.org
 """
 
 from __future__ import annotations
@@ -80,24 +80,24 @@ from airflow_trainer_provider.spec.values.names import is_subdomain
 
 TRAIN_JOBS = Resource(GROUP_VERSION, "TrainJob", "trainjobs")
 JOB_SETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
-#: What may not differ between replicas whose pods share a template.
+#: The fields that must not differ between replicas whose pods share a template.
 _SHARED = ("image", "command", "args", "env", "working_dir", "resources", "scheduling", "pod", "volumes")
-#: Those of them that have fields, or values that may be secrets.
+#: The fields among them that have fields of their own, or values that may be secrets.
 _NOT_SHOWN = ("env", "resources", "scheduling", "pod", "volumes")
-#: Trainer writes these into a launcher, over what the job says.
+#: The variables that Trainer sets in a launcher, overwriting those of the job.
 _TRAINERS = frozenset(
     f"OMPI_MCA_{name}"
     for name in ("orte_default_hostfile", "plm_rsh_args", "orte_keep_fqdn_hostnames", "orte_set_default_slots")
 )
-#: The reason of a JobSet that a rule of its failure policy has failed.
+#: The reason of a JobSet that failed because of a rule of its failure policy.
 _BY_A_RULE = "FailJobSetFailurePolicyAction"
-#: The action of a rule that starts nothing again.
+#: The action of a rule that fails the JobSet without a restart.
 _FAIL = "FailJobSet"
 _ENDS = {"Failed": JobPhase.FAILED, "Complete": JobPhase.SUCCEEDED}
 
 
 def progress(main: Manifest) -> Progress | None:
-    """How far a TrainJob's training is; None where it is not reported.
+    """The progress that a TrainJob reports; None where it reports none.
 
     :param main: the TrainJob.
     """
@@ -112,7 +112,7 @@ def progress(main: Manifest) -> Progress | None:
 
 
 def _number(metric: Mapping[str, str]) -> tuple[str, float] | None:
-    """A metric, which Trainer keeps as a text; None where it is no number that JSON has."""
+    """A metric, which Trainer stores as a string; None where it is not a number that JSON can represent."""
     try:
         value = float(metric["value"])
     except ValueError:
@@ -166,7 +166,7 @@ def _check_gang(job: JobPlan) -> None:
 
 
 def _with_runtime(job: JobPlan, facts: Facts) -> JobPlan:
-    """The job with what it has from its runtime, which may be more replicas than the task has been checked for."""
+    """The job with the values of its runtime, which may add replicas that have not been checked yet."""
     whole = with_runtime(job, facts)
     if whole is not job:
         check(whole)
@@ -183,17 +183,17 @@ def _difference(job: JobPlan, first: Replica, replica: Replica, field: str) -> P
 
 
 def _render(make_keys: ssh.MakeKeys, job: JobPlan, meta: Meta, facts: Facts) -> Rendered:
-    """The TrainJob, before it its runtime where it gets one, and after it what its pods mount.
+    """The TrainJob, preceded by its runtime if one is created, and followed by the objects that its pods mount.
 
     :param make_keys: makes the ssh key pair of a job whose launcher starts processes on other replicas.
     :param job: the job.
-    :param meta: what is written on its objects.
+    :param meta: the metadata of its objects.
     :param facts: the installed CRD's schema, and the runtime that ``runtime_ref`` names.
     """
     own = _has_deadline(facts.schema)
     seconds = _deadline(job, own)
-    # Kueue writes the whole TrainJob when it admits it, without the fields that its release does not know, such as the
-    # deadline. The Jobs carry it as well then.
+    # When Kueue admits a TrainJob, it writes the whole object, without the fields that the Kueue release does not know,
+    # such as the deadline. So the Jobs of a queued TrainJob have the deadline as well.
     runtime = runtime_of(job, meta, facts, seconds if job.spec.queue_name or not own else None)
     deadline = {"activeDeadlineSeconds": seconds} if seconds is not None and own else {}
     if facts.runtime is None:
@@ -218,16 +218,16 @@ def _initializer(job: JobPlan) -> Manifest:
 def _with_own_runtime(
     make_keys: ssh.MakeKeys, job: JobPlan, meta: Meta, runtime: Manifest, deadline: Manifest, *, is_based: bool = False
 ) -> Rendered:
-    """The TrainJob with a runtime that was made for it.
+    """The TrainJob with a runtime that is created for it.
 
     :param deadline: fields of the TrainJob's spec.
-    :param is_based: whether the runtime starts from a named one, whose ML policy it has under MPI.
+    :param is_based: whether the runtime is based on a named one, whose ML policy it keeps under MPI.
     """
     nodes = len(job.nodes) if is_based else len(beside_launcher(job)) or 1
     spec: Manifest = {"trainer": {"numNodes": nodes}, **_initializer(job)}
     after: tuple[Manifest, ...] = ()
     if job.is_launched and is_based:
-        # Without it, Trainer makes it the number of GPUs.
+        # Without this field, Trainer uses the number of GPUs.
         spec["trainer"]["numProcPerNode"] = job.spec.num_proc_per_node
         meta = replace(meta, annotations={**meta.annotations, PRIVATE_KEY: f"{meta.name}{TRAINERS_SSH_SECRET}"})
     elif job.is_launched:
@@ -244,9 +244,9 @@ def _main(job: JobPlan, meta: Meta, kind: str, name: str, spec: Manifest) -> Man
 
     :param kind: of its runtime.
     :param name: of its runtime.
-    :param spec: its fields beside the runtime.
+    :param spec: its other fields.
     """
-    # Kueue itself suspends what carries its label, until the queue admits it.
+    # Kueue suspends an object with its label until the queue admits it.
     queue = {QUEUE: job.spec.queue_name} if job.spec.queue_name else {}
     runtime = {"apiGroup": GROUP_VERSION.partition("/")[0], "kind": kind, "name": name}
     return {
@@ -260,7 +260,7 @@ def _main(job: JobPlan, meta: Meta, kind: str, name: str, spec: Manifest) -> Man
 def _deadline(job: JobPlan, own: bool) -> int | None:
     """The job's deadline in whole seconds, rounded up.
 
-    :param own: whether the TrainJob carries it, and not each of its Jobs.
+    :param own: whether the TrainJob has a field for it, so that not each of its Jobs needs the deadline.
     """
     deadline = job.spec.run_policy.active_deadline_seconds
     if deadline is not None and not own and job.spec.run_policy.backoff_limit:
@@ -273,17 +273,17 @@ def _deadline(job: JobPlan, own: bool) -> int | None:
 
 
 def _has_deadline(schema: Mapping[str, Any] | None) -> bool:
-    """Whether TrainJobs have a deadline of their own, as since 2.2; without a schema the newest is assumed."""
+    """Whether TrainJobs have a field for a deadline, as since 2.2; without a schema the newest release is assumed."""
     if schema is None:
         return True
     return "activeDeadlineSeconds" in schema["properties"]["spec"]["properties"]
 
 
 def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
-    """What a TrainJob and its JobSet say.
+    """The status that a TrainJob and its JobSet report.
 
-    :param main: the TrainJob, which has neither its start nor its restarts.
-    :param children: its JobSet, where it is still there.
+    :param main: the TrainJob; its status has neither the start time nor the restarts.
+    :param children: its JobSet, if it still exists.
     """
     counted = _counted(children)
     status = main.get("status") or {}
@@ -301,33 +301,35 @@ def read(main: Manifest, children: Sequence[Manifest]) -> ControllerStatus:
 
 
 def _is_last_attempt(job_set: Manifest) -> bool:
-    """Whether the JobSet fails with the next of its Jobs that does, and neither starts again what is complete."""
+    """Whether the JobSet fails with the next of its Jobs that fails, and neither the JobSet nor a Job restarts complete
+    pods.
+    """
     spec = job_set.get("spec") or {}
     policy = spec.get("failurePolicy") or {}
     restarts: int = (job_set.get("status") or {}).get("restarts") or 0
     may_ignore_limit = any(rule.get("action") != _FAIL for rule in policy.get("rules") or ())
     is_last = restarts >= (policy.get("maxRestarts") or 0) and not may_ignore_limit
-    # Trainer creates one again that was deleted.
+    # Trainer re-creates a deleted JobSet.
     is_there = "deletionTimestamp" not in job_set["metadata"]
     return is_last and is_there and all(map(_keeps_complete, spec.get("replicatedJobs") or ()))
 
 
 def _keeps_complete(step: Manifest) -> bool:
-    """Whether a Job does not replace a pod that was deleted, and succeeds as it goes."""
+    """Whether a Job does not replace a deleted pod that succeeds while it terminates."""
     job = step["template"].get("spec") or {}
     return job.get("backoffLimit") == 0 or "podFailurePolicy" in job or job.get("podReplacementPolicy") == "Failed"
 
 
 def _counted(children: Sequence[Manifest]) -> dict[str, Any]:
-    """How often the JobSet has started the job again, and which JobSet that is."""
+    """How many times the JobSet has restarted the job, and the UID of that JobSet."""
     restarts = [(child.get("status") or {}).get("restarts") or 0 for child in children]
     return {"restarts": max(restarts, default=0), "job_set": children[0]["metadata"].get("uid") if children else None}
 
 
 def _ended_at_deadline(condition: Mapping[str, Any], children: Sequence[Manifest]) -> bool:
-    """Whether the deadline of a Job has failed the JobSet, whose condition does not name the rule that has.
+    """Whether the JobSet failed because of the deadline of a Job. Its condition does not name the rule that applied.
 
-    :param condition: by which the TrainJob has failed.
+    :param condition: the condition that ended the TrainJob.
     :param children: its JobSet.
     """
     rules = [
@@ -342,7 +344,7 @@ def groups(main: Manifest) -> Mapping[str, int]:
     if written := written_groups(main):
         return written
     nodes = ((main["spec"].get("trainer") or {}).get("numNodes")) or 1
-    # Only a TrainJob that runs shows that it has a launcher.
+    # Only the status of a TrainJob that has started shows that it has a launcher.
     steps = {step["name"] for step in (main.get("status") or {}).get("jobsStatus") or ()}
     return {**({LAUNCHER: 1} if LAUNCHER in steps else {}), NODE: nodes}
 
@@ -363,10 +365,10 @@ def manifest_check(main: Manifest) -> None:
 
 
 def manifest_runtime(main: Manifest, namespace: str) -> str | None:
-    """The path of the runtime that a TrainJob leaves the number of its nodes to, or may have a launcher from.
+    """The path of a TrainJob's runtime, which may define the number of its nodes, and may have a launcher.
 
     :param main: the TrainJob, from a user's manifest.
-    :param namespace: where it is.
+    :param namespace: the TrainJob's namespace.
     """
     ref = main["spec"].get("runtimeRef")
     if not isinstance(ref, Mapping):
@@ -378,7 +380,7 @@ def groups_with(main: Manifest, runtime: Manifest) -> Mapping[str, int]:
     """How many replicas of each group a TrainJob from a user's manifest has.
 
     :param main: the TrainJob.
-    :param runtime: the one that it starts from.
+    :param runtime: the runtime that it starts from.
     """
     spec = runtime.get("spec") or {}
     policy = spec.get("mlPolicy") or {}
@@ -386,13 +388,13 @@ def groups_with(main: Manifest, runtime: Manifest) -> Mapping[str, int]:
     steps = {step["name"] for step in ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or ()}
     if LAUNCHER not in steps:
         return {NODE: nodes}
-    # The launcher may be one of the nodes. Trainer starts another one beside it all the same.
+    # The launcher may be one of the nodes. Trainer starts at least one other node nevertheless.
     as_node = bool((policy.get("mpi") or {}).get("runLauncherAsNode"))
     return {LAUNCHER: 1, NODE: max(1, nodes - as_node)}
 
 
 def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
-    """The replica that a pod is; None for those of initializers."""
+    """The replica that a pod runs; None for the pods of initializers."""
     labels = pod["metadata"].get("labels") or {}
     step, index = labels.get(STEP_LABEL), labels.get(INDEX_LABEL)
     if index is None or step not in (NODE, LAUNCHER):
@@ -410,19 +412,19 @@ def replica_ref(pod: Manifest, main: Manifest) -> ReplicaRef | None:
 
 
 def deadline(main: Manifest, seconds: int, facts: Facts) -> Manifest:
-    """A user's own manifest with a deadline; before Trainer 2.2 a TrainJob has no field for it."""
+    """A user's own manifest with a deadline; unchanged before Trainer 2.2, where a TrainJob has no field for it."""
     if not _has_deadline(facts.schema):
         return main
     return bounded(main, {"spec": {"activeDeadlineSeconds": seconds}})
 
 
 def suspend(suspended: bool) -> Manifest:
-    """The merge patch that stops the job, or lets it go on."""
+    """The merge patch that suspends or resumes the job."""
     return {"spec": {"suspend": suspended}}
 
 
 def trainjob(make_keys: ssh.MakeKeys) -> Kind:
-    """The kind, with its one source of chance.
+    """The kind, with its only source of randomness.
 
     :param make_keys: makes the ssh key pair of a job whose launcher starts processes on other replicas.
     """
@@ -437,7 +439,8 @@ def trainjob(make_keys: ssh.MakeKeys) -> Kind:
         pod_label=JOB_SET_LABEL,
         suspension=Suspension(suspend),
         children=(JOB_SETS,),
-        # Trainer lets no TrainJob change whose runtime is gone; it would stay for ever, half deleted.
+        # Trainer rejects changes of a TrainJob whose runtime no longer exists, so the TrainJob would remain half
+        # deleted for ever.
         retention=Retention(by_owner=False),
         progress=progress,
         runtime_groups=RuntimeGroups(path=manifest_runtime, groups=groups_with),

@@ -11,17 +11,17 @@ from airflow_trainer_provider.spec.compute import AUTO, parse_quantity
 from airflow_trainer_provider.spec.values.devices import NVIDIA
 
 _VOLUME = "trainer-shared-memory"
-#: Where PyTorch and others keep what their processes share.
+#: The folder in which PyTorch and other frameworks keep the data that their processes share.
 SHARED_MEMORY = "/dev/shm"
 _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10, "": 1}
 
 
 def lay_resources(spec: Manifest, container: Manifest, resources: Resources | None) -> None:
-    """Lay a replica's resources over those of its template, one by one.
+    """Override the resources of a replica's template with those of the replica, one by one.
 
     :param spec: of the pods.
-    :param container: the training's.
-    :param resources: of the replica; None leaves those of the template.
+    :param container: the training's container.
+    :param resources: of the replica; None keeps those of the template.
     """
     if resources is None:
         return
@@ -31,7 +31,7 @@ def lay_resources(spec: Manifest, container: Manifest, resources: Resources | No
 
 
 def _amounts(resources: Resources, base: Mapping[str, Any]) -> Manifest:
-    # The scheduler takes a pod with whole GPUs and a share for wrong.
+    # The scheduler rejects a pod with both whole GPUs and a share.
     replaced = {NVIDIA} if resources.share else set()
     amounts = {side: _without(base.get(side, {}), replaced) for side in ("requests", "limits")}
     for name, amount in (("cpu", resources.cpu), ("memory", resources.memory)):
@@ -49,7 +49,7 @@ def _without(amounts: Mapping[str, Any], names: Collection[str]) -> Manifest:
 
 
 def _size(resources: Resources) -> str | None:
-    """How large the shared memory may become; None for no bound but the node's memory."""
+    """The size limit of the shared memory; None for no limit other than the node's memory."""
     if resources.shared_memory != AUTO:
         return resources.shared_memory
     limit = resources.memory.limits if resources.memory else None
@@ -62,7 +62,7 @@ def _quantity(size: int) -> str:
 
 
 def _mount_shared_memory(spec: Manifest, container: Manifest, size: str | None) -> None:
-    # What a container writes there counts against its memory limit.
+    # Data in this volume counts against the container's memory limit.
     volume = {"name": _VOLUME, "emptyDir": {"medium": "Memory", **({"sizeLimit": size} if size else {})}}
     spec["volumes"] = [*spec.get("volumes", ()), volume]
     others = [each for each in container.get("volumeMounts", ()) if each["mountPath"].rstrip("/") != SHARED_MEMORY]

@@ -1,11 +1,12 @@
-"""Gang scheduling: the pods of a job are placed together, or none is.
+"""Gang scheduling: the pods of a job are placed together, or not at all.
 
-Each pod names its group and the scheduler that knows groups. Where the group does not exist, as under an operator that
-was started without its flag for gang scheduling, that scheduler keeps the pods pending and says so.
+Each pod names its group, and a scheduler that supports groups. Where the group does not exist, e.g. because the
+operator was started without its flag for gang scheduling, that scheduler keeps the pods pending and reports it.
 
 - https://github.com/kubernetes-sigs/scheduler-plugins/blob/v0.34.1-devel/pkg/coscheduling/README.md
 - https://volcano.sh/en/docs/podgroup/
-- https://github.com/NVIDIA/KAI-Scheduler/tree/main/pkg/podgrouper: it makes the groups itself, of the pods' owners
+- https://github.com/NVIDIA/KAI-Scheduler/tree/main/pkg/podgrouper: it creates the groups itself, from the owners of the
+  pods
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from airflow_trainer_provider.spec.scheduling import Gang, NetworkTopology
 COSCHEDULING, VOLCANO, KAI = "coscheduling", "volcano", "kai"
 #: The name that each scheduler's Helm chart gives it.
 _SCHEDULER_NAMES = {COSCHEDULING: "scheduler-plugins-scheduler", VOLCANO: "volcano", KAI: "kai-scheduler"}
-#: Scheduler -> its PodGroups. KAI creates its own.
+#: Scheduler -> the resource of its PodGroups. KAI creates its own groups.
 POD_GROUPS: Mapping[str, Resource] = {
     COSCHEDULING: Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups"),
     VOLCANO: Resource("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups"),
 }
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
-#: By it, on a JobSet, Trainer knows the queue of the PodGroup that it makes.
+#: The annotation of a JobSet from which Trainer takes the queue of the PodGroup that it creates.
 VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
 _KAI_QUEUE_LABEL = "kai.scheduler/queue"
 
 
 def lay_gang(template: Manifest, job: JobPlan, name: str) -> None:
-    """Lay over a pod template which group its pods belong to, and the scheduler, unless it names another.
+    """Add to a pod template the group that its pods belong to, and the scheduler, unless the template names one.
 
     :param template: the pods' template, with its metadata and spec.
     :param job: the whole job.
@@ -59,8 +60,8 @@ def lay_gang(template: Manifest, job: JobPlan, name: str) -> None:
 
 
 def _request_what_is_limited(container: Manifest) -> None:
-    """Write down the requests that Kubernetes would take from the limits: Trainer adds up for the PodGroup what is
-    written, and leaves out GPUs otherwise.
+    """Add the requests that Kubernetes would derive from the limits: Trainer sums up only explicit requests for the
+    PodGroup, and would leave out GPUs otherwise.
     """
     resources = container.get("resources") or {}
     if resources.get("limits"):
@@ -73,12 +74,12 @@ def _add(template: Manifest, field: str, name: str, value: str) -> None:
 
 
 def check_gang(backend: str, job: JobPlan, members: int, refused: Mapping[str, str]) -> None:
-    """Refuse what a backend cannot say of a gang, and a gang that could never be complete.
+    """Refuse settings of a gang that a backend does not support, and a gang that could never be complete.
 
     :param backend: the backend's name.
     :param job: the job.
     :param members: how many pods are created together.
-    :param refused: field of the gang that the backend has no place for -> the way out.
+    :param refused: field of the gang that the backend does not support -> the way out.
     :raises UnsupportedField: naming the field and the way out.
     """
     gang = job.spec.gang
@@ -95,7 +96,7 @@ def check_gang(backend: str, job: JobPlan, members: int, refused: Mapping[str, s
 
 
 def _check_one_scheduler(backend: str, job: JobPlan, gang: Gang) -> None:
-    """Refuse a job with a gang whose pods several schedulers place: each would wait for the pods of the others.
+    """Refuse a gang whose pods several schedulers would place: each scheduler would wait for the pods of the others.
 
     A launcher that is created once the workers are ready is no exception. The MPI Operator gives it the gang's
     scheduler, whatever its template says, and KAI counts it among the pods that have to run.
@@ -122,7 +123,7 @@ def refuse_schedulers(backend: str, job: JobPlan, schedulers: Collection[str], a
 
     :param backend: the backend's name.
     :param job: the job.
-    :param schedulers: those that are refused.
+    :param schedulers: the refused schedulers.
     :param allowed: what would be accepted.
     :param fix: the way out.
     :raises UnsupportedField: the job's gang is of one of them.
@@ -133,7 +134,7 @@ def refuse_schedulers(backend: str, job: JobPlan, schedulers: Collection[str], a
 
 
 def scheduling_policy(job: JobPlan, members: int) -> Manifest:
-    """What the ``runPolicy`` of a job kind of kubeflow.org says of the gang; nothing for a job without.
+    """The fields for the gang in the ``runPolicy`` of kubeflow.org jobs; empty for a job without a gang.
 
     :param job: the job.
     :param members: how many pods are created together.
@@ -155,7 +156,7 @@ def pod_group(job: JobPlan, meta: Meta, jobs: Sequence[Manifest]) -> tuple[Manif
     """The PodGroup of a job whose pods no operator groups; none for a job without a gang.
 
     :param job: the job, whose pods are all created together.
-    :param meta: what is written on the job's objects.
+    :param meta: the metadata of the job's objects.
     :param jobs: the Jobs that create the pods.
     """
     gang = job.spec.gang
@@ -177,9 +178,9 @@ def pod_group(job: JobPlan, meta: Meta, jobs: Sequence[Manifest]) -> tuple[Manif
 
 
 def _requests(jobs: Sequence[Manifest]) -> Manifest | None:
-    """What all pods of some Jobs request; None where that is nothing, or is written in a way that is not read here.
+    """The sum of the requests of all pods of some Jobs; None where it is empty, or where a request cannot be parsed.
 
-    A scheduler that knows it does not try to place a gang, again and again, while there is no room for all of it.
+    A scheduler that knows the sum does not repeatedly try to place a gang while there is not enough room for all of it.
     """
     total: dict[str, Decimal] = {}
     for job in jobs:
@@ -198,7 +199,7 @@ def _quantity(amount: Decimal) -> str:
 
 
 def network_topology(given: NetworkTopology | None) -> Manifest | None:
-    """The network topology as Volcano's objects have it.
+    """The network topology in the format of Volcano's objects.
 
     :param given: of a gang.
     """

@@ -1,8 +1,8 @@
-"""Shares of a GPU: annotations of the pods, which two schedulers read. No resource of Kubernetes has them.
+"""Shares of a GPU: annotations of the pods, which two schedulers read. Kubernetes has no resource for shares.
 
 https://github.com/NVIDIA/KAI-Scheduler/tree/main/docs/gpu-sharing
 
-They are for the pod's first container, which is the training's.
+The annotations apply to the pod's first container, which is the training's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _MIB = 2**20
 
 
 def lay_share(metadata: Manifest, resources: Resources | None) -> None:
-    """Write a replica's share of a GPU on its pods, in the place of the template's; whole GPUs replace that as well.
+    """Set a replica's share of a GPU in the annotations of its pods, replacing the template's share; whole GPUs replace
+    that share as well.
 
     :param metadata: of the pods' template.
     :param resources: of the replica.

@@ -19,13 +19,13 @@ _KUEUE_PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 
 
 def place(template: Manifest, job: JobPlan, replica: Replica, own: Mapping[str, str]) -> None:
-    """Lay over a pod template where its pods may run. What the template itself says of it holds as well.
+    """Add the placement of a replica's pods to their template. The template's own placement applies as well.
 
     :param template: the pods' template, with its metadata and spec.
     :param job: the whole job.
     :param replica: the replica, or the first of several that share the template.
-    :param own: the label that all pods of the job have, and no others.
-    :raises SpecError: it is not known which label of the nodes names their pool.
+    :param own: the label that all pods of the job have, and no other pods.
+    :raises SpecError: it is unknown which label of a node names its pool.
     """
     scheduling, spec = replica.scheduling, template["spec"]
     if scheduling is None:
@@ -46,7 +46,7 @@ def place(template: Manifest, job: JobPlan, replica: Replica, own: Mapping[str, 
 
 
 def scheduler_of(job: JobPlan, scheduling: Scheduling | None) -> str | None:
-    """The scheduler that the user names for pods, there or in ``pod_template``.
+    """The scheduler that the user names for pods, in ``scheduling`` or in ``pod_template``.
 
     :param job: the whole job.
     :param scheduling: of a replica, or of the job.
@@ -80,7 +80,7 @@ def _require(spec: Manifest, expressions: Sequence[Manifest]) -> None:
     if not expressions:
         return
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {}).setdefault(_REQUIRED, {})
-    # A node has to meet one of the terms, and all expressions of it.
+    # A node has to match one of the terms, with all of its expressions.
     terms: Sequence[Manifest] = affinity.get("nodeSelectorTerms") or ({},)
     affinity["nodeSelectorTerms"] = [
         {**term, "matchExpressions": [*term.get("matchExpressions", ()), *expressions]} for term in terms
@@ -88,7 +88,7 @@ def _require(spec: Manifest, expressions: Sequence[Manifest]) -> None:
 
 
 def _preferences(scheduling: Scheduling) -> list[Manifest]:
-    """The pools, each with a weight that is less than that of those before it."""
+    """The preferred pools, with decreasing weights."""
     pools = scheduling.node_pools
     return [
         {
@@ -119,7 +119,7 @@ def _arrange(template: Manifest, topology: Topology, own: Mapping[str, str], *, 
         constraint = {"maxSkew": 1, "whenUnsatisfiable": unsatisfiable, **pods}
         _extend(template["spec"], ("topologySpreadConstraints",), [constraint])
     elif queued:
-        # Beside Kueue's own choice of nodes an affinity could contradict it.
+        # An affinity could contradict Kueue's own choice of nodes.
         name = _KUEUE_REQUIRED if topology.required else _KUEUE_PREFERRED
         metadata = template["metadata"]
         metadata["annotations"] = {**metadata.get("annotations", {}), name: topology.key}
@@ -131,7 +131,7 @@ def _arrange(template: Manifest, topology: Topology, own: Mapping[str, str], *, 
 
 
 def _extend(value: Manifest, path: Sequence[str], items: Sequence[Manifest]) -> None:
-    """Add items to a list that is somewhere below a mapping, and need not be there yet."""
+    """Append items to a list at a path within a mapping; the path need not exist yet."""
     if not items:
         return
     *parents, name = path

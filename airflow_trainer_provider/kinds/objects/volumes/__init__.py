@@ -1,1 +1,3 @@
-"""The volumes of a job's pods: mounts, the claims that are created for them, and what fetches data into them."""
+"""The volumes of a job's pods: mounts, the claims that are created for them, and the init containers that fetch data
+into them.
+"""

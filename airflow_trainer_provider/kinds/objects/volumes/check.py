@@ -1,4 +1,4 @@
-"""Refuses volumes that no pod of a job can have, before any is made."""
+"""Refuses volumes that no pod of a job can have, before any pod is created."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from airflow_trainer_provider.spec.volumes import Volume
 _TEMPLATE = "pod_template.spec"
 #: Volumes that the operators add to the pods of MPI jobs.
 _OPERATORS = frozenset({"mpi-hostfile", "mpi-job-config", "mpi-job-kubectl", "mpi-ssh-auth", "ssh-auth"})
-#: The source whose init container has an image, and the option that names it.
+#: Source of a volume that an init container fills -> the option that names the container's image.
 _IMAGES = {"git": "git_image", "s3": "s3_image"}
 
 
 def check_volumes(job: JobPlan, train: Mapping[str, Any]) -> None:
-    """Refuse volumes that contradict each other, the pod template, or what this provider mounts itself.
+    """Refuse volumes that contradict each other, the pod template, or the volumes that this provider mounts itself.
 
     :param job: the job.
-    :param train: the user's part of the training's container.
+    :param train: the training's container in the user's template.
     :raises SpecError: naming the fields and the way out.
     """
     given = {
@@ -69,7 +69,7 @@ def _taken(job: JobPlan, path: str, volume: Volume) -> Iterator[Problem]:
 
 
 def _in_template(job: JobPlan, path: str, volume: Volume, train: Mapping[str, Any]) -> Iterator[Problem]:
-    """A volume that the pod template has as well: it is not clear which one is meant."""
+    """A volume that the pod template also has, so that it is unclear which one is meant."""
     spec = (job.spec.pod_template or {}).get("spec") or {}
     for at, each in enumerate(spec.get("volumes", ())):
         if each.get("name") == volume.pod_name:
@@ -144,7 +144,7 @@ def _one_pod_only(job: JobPlan, paths: Mapping[Volume, str]) -> Iterator[Problem
 
 
 def _shared_memory(job: JobPlan, paths: Mapping[Volume, str]) -> Iterator[Problem]:
-    """A volume where the replica's shared memory is."""
+    """A volume that is mounted at the path of the replica's shared memory."""
     for replica in job.replicas:
         if replica.resources is None or replica.resources.shared_memory is None:
             continue

@@ -1,7 +1,7 @@
 """The PersistentVolumeClaims that are created with a job.
 
-A claim belongs to the job's main object, and goes with it; or it is kept, has the name that the user gave it, and is
-used again by every job of the namespace that asks for the same.
+A claim is either owned by the job's main object, and deleted with it; or it is kept, has the name that the user gave
+it, and is reused by every job of the namespace that asks for the same claim.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_trainer_provider.spec.compute import parse_quantity
 from airflow_trainer_provider.spec.volume_sources import NewClaim
 from airflow_trainer_provider.spec.volumes import Volume
 
-#: Labels by which a task finds what belongs to its jobs. A claim that is kept belongs to none.
+#: Labels by which a task finds the objects of its jobs. A kept claim belongs to no job.
 _OF_A_JOB = (JOB, TASK)
 
 
@@ -31,11 +31,11 @@ def claim_name(volume: Volume, job_name: str) -> str:
 
 
 def with_claims(rendered: Rendered, job: JobPlan, meta: Meta) -> Rendered:
-    """The objects of a job, and the claims that its volumes ask for.
+    """The objects of a job, with the claims that its volumes ask for.
 
-    :param rendered: what the job's kind has rendered.
+    :param rendered: the objects that the job's kind has rendered.
     :param job: the job.
-    :param meta: what is written on its objects.
+    :param meta: the metadata of its objects.
     """
     # Replicas with volumes of one name share one claim.
     volumes = {each.pod_name: each for replica in job.replicas for each in replica.volumes if each.new_claim}
@@ -46,16 +46,16 @@ def with_claims(rendered: Rendered, job: JobPlan, meta: Meta) -> Rendered:
             kept.append(_claim(volume, volume.new_claim, Meta(claim_name(volume, meta.name), {**labels, KEPT: "true"})))
         elif volume.new_claim:
             owned.append(_claim(volume, volume.new_claim, Meta(claim_name(volume, meta.name), meta.labels)))
-    # Before what mounts them.
+    # Before the objects that mount them.
     return replace(rendered, after=(*owned, *rendered.after), kept=(*rendered.kept, *kept))
 
 
 def unusable(found: Manifest, wanted: Manifest) -> str | None:
-    """Why a claim that exists cannot be the one that a job wants to use again.
+    """Why a job cannot reuse an existing claim.
 
     :param found: the claim.
-    :param wanted: as the job would have created it.
-    :return: the reason and the way out; None where it can be.
+    :param wanted: the claim as the job would have created it.
+    :return: the reason and the way out; None where the job can reuse the claim.
     """
     metadata = found["metadata"]
     if (metadata.get("labels") or {}).get(MANAGED_BY) != PREFIX or KEPT not in metadata["labels"]:
@@ -72,7 +72,7 @@ def _differences(found: Manifest, wanted: Manifest) -> Iterator[str]:
     if set(found.get("accessModes") or ()) != set(wanted["accessModes"]):
         yield f"access modes {', '.join(found.get('accessModes') or ())} and not {', '.join(wanted['accessModes'])}"
     for field in ("volumeMode", "storageClassName"):
-        # Without a class the cluster's default was written into it when it was created.
+        # For a claim without a class, the cluster set its default class at creation.
         if field in wanted and found.get(field) != wanted[field]:
             yield f"{field} {found.get(field)} and not {wanted[field]}"
     size = ((found.get("resources") or {}).get("requests") or {}).get("storage", "0")
@@ -81,7 +81,9 @@ def _differences(found: Manifest, wanted: Manifest) -> Iterator[str]:
 
 
 def _bytes(size: str) -> float:
-    """How much a claim asks for; any amount where the API server has written it in another way than this provider."""
+    """The size that a claim asks for, in bytes; infinite where the API server has written it in a notation that this
+    provider does not use.
+    """
     try:
         return float(parse_quantity(size))
     except ValueError:

@@ -1,10 +1,11 @@
 """Init containers that fetch data into an empty volume before the training starts.
 
-``git`` clones a repository; it is found below a folder of its own, because git takes a folder of another user, as an
-emptyDir is, for suspicious. Objects are copied with rclone (https://rclone.org/s3/), which speaks to any store with the
-S3 API. Both run as the user that the training runs as, and need no entry for it in /etc/passwd, except for ssh.
+``git`` clones a repository into a subfolder of the volume, because git does not trust a folder of another user, such as
+an emptyDir. Objects are copied with rclone (https://rclone.org/s3/), which supports any store with the S3 API. Both run
+as the training's user, which needs no entry in /etc/passwd, except for ssh.
 
-Credentials are in Secrets: git reads them from files, rclone from variables. No manifest and no log has their values.
+Credentials are in Secrets: git reads them from files, rclone from variables. No manifest and no log contains their
+values.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.spec.volume_sources import S3, Git
 from airflow_trainer_provider.spec.volumes import Volume
 
-#: Where the init containers find the volume, what they write for themselves, and git's credentials.
+#: The folder in which the init containers find the volume, their own files, and git's credentials.
 ROOT = "/run/trainer-fetch"
 _TARGET, _HOME, _SECRET = f"{ROOT}/volume", f"{ROOT}/home", f"{ROOT}/secret"
-#: In memory: a copy of a private key may be in it.
+#: The volume for the init containers' own files. It is in memory, because it may hold a copy of a private key.
 _HOME_VOLUME = "trainer-fetch"
-#: The repository, within its volume.
+#: The folder of the repository within its volume.
 CHECKOUT = "checkout"
-#: An init container has resources, where a quota may ask for them, but no devices.
+#: The resources that an init container gets, because a quota may require them. It gets no devices.
 _PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 #: Keys of the Secret with an object store's credentials, and the variables that rclone reads.
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-# ssh refuses a private key that others can read, and a Secret's files are never the user's own. git asks a program for
-# the user and the password; it gets them for the repository's own server only. What a failed container wrote last is
-# its message.
+# ssh refuses a private key that others can read, and the files of a mounted Secret never belong to the container's
+# user. git asks a program for the user name and the password, which the program gives out only for the repository's own
+# server. The last output of a failed container becomes its message.
 _CLONE = f"""\
 set -eu
 repository=$1 revision=$2 host=$3 secret={_SECRET}; shift 3
@@ -74,7 +75,7 @@ git -c advice.detachedHead=false checkout --quiet --detach "$commit"
 for part; do [ -e "./$part" ] || {{ echo "$repository has no $part at $revision" >&2; exit 1; }}; done
 rm -f "$HOME/key"
 """
-# rclone copies nothing from a prefix that does not exist, and succeeds.
+# For a prefix that does not exist, rclone copies nothing and succeeds.
 _COPY = f"""\
 set -eu
 uri=$1; shift
@@ -84,10 +85,10 @@ rclone copy --config=/dev/null "$@" ":s3:${{uri#s3://}}" {_TARGET}
 
 
 def fetching(volume: Volume, parts: Sequence[str], train: Mapping[str, Any]) -> Manifest | None:
-    """The init container that fills a volume; None for one that needs none.
+    """The init container that fills a volume; None for a volume that needs none.
 
     :param volume: the volume.
-    :param parts: the parts of it that are mounted.
+    :param parts: the paths within the volume that are mounted.
     :param train: the training's container.
     """
     if volume.git:
@@ -105,7 +106,7 @@ def fetching(volume: Volume, parts: Sequence[str], train: Mapping[str, Any]) -> 
         "name": f"fetch-{volume.pod_name}",
         **fetch,
         **({"resources": resources} if any(resources.values()) else {}),
-        # What it writes has to be the training's.
+        # With the training's security context, the fetched files belong to the user that the training runs as.
         **({"securityContext": deepcopy(train["securityContext"])} if "securityContext" in train else {}),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -114,7 +115,7 @@ def fetching(volume: Volume, parts: Sequence[str], train: Mapping[str, Any]) -> 
 def helper_volumes(volume: Volume) -> list[Manifest]:
     """The volumes of the pod that only the init container mounts.
 
-    :param volume: what it fills.
+    :param volume: the volume that it fills.
     """
     if not volume.git:
         return []
@@ -142,7 +143,7 @@ def _cloning(volume: Volume, git: Git, parts: Sequence[str]) -> Manifest:
 
 
 def _copying(volume: Volume, s3: S3) -> Manifest:
-    # Not the last option: what follows a word such as "auth" is masked where the job is shown.
+    # This must not be the last option: where the job is shown, the text after a word such as "auth" is masked.
     options = ["--s3-env-auth"] if s3.secret_name else []
     options.append(f"--s3-provider={'Other' if s3.endpoint else 'AWS'}")
     options += [f"--s3-endpoint={s3.endpoint}"] if s3.endpoint else []

@@ -13,10 +13,10 @@ from airflow_trainer_provider.spec.volumes import Volume
 
 
 def mount(template: Manifest, volumes: Sequence[Volume], job_name: str) -> None:
-    """Give a pod's first container a replica's volumes.
+    """Mount a replica's volumes into a pod's first container.
 
-    They replace those of a runtime that have the same name, or are mounted at the same path; a user's own template has
-    no such, as it is refused.
+    They replace the volumes of a runtime that have the same name, or are mounted at the same path. In a user's own
+    template, such volumes are refused.
 
     :param template: the pod's template.
     :param volumes: of the replica.
@@ -35,12 +35,12 @@ def mount(template: Manifest, volumes: Sequence[Volume], job_name: str) -> None:
     _lay(train, "volumeDevices", "devicePath", [_device(volume) for volume in volumes if volume.is_block])
     fetches = list(_fetches(volumes, train))
     if fetches:
-        # Before the user's own, which may work on the data.
+        # Before the user's own init containers, which may use the data.
         spec["initContainers"] = [*fetches, *spec.get("initContainers", ())]
 
 
 def _lay(train: Manifest, field: str, key: str, entries: Sequence[Manifest]) -> None:
-    """Add mounts to a container, in the place of those at the same paths.
+    """Add mounts to a container, replacing those at the same paths.
 
     :param field: the container's list.
     :param key: the field of an entry that has its path.
@@ -51,7 +51,7 @@ def _lay(train: Manifest, field: str, key: str, entries: Sequence[Manifest]) -> 
 
 
 def _fetches(volumes: Sequence[Volume], train: Manifest) -> Iterator[Manifest]:
-    """One init container for each volume that needs one, at however many paths it is mounted."""
+    """One init container for each volume that needs one, even if the volume is mounted at several paths."""
     mounts: dict[str, list[Volume]] = {}
     for volume in volumes:
         mounts.setdefault(volume.pod_name, []).append(volume)
@@ -77,10 +77,10 @@ def _device(volume: Volume) -> Manifest:
 
 
 def _entry(volume: Volume, volumes: Sequence[Volume], job_name: str) -> Manifest:
-    """The pod's volume."""
+    """The entry for a volume in the pod's spec."""
     if volume.claim is not None or volume.new_claim is not None:
         name = volume.claim or claim_name(volume, job_name)
-        # A disk that several nodes may only read cannot be attached otherwise.
+        # A disk that several nodes may only read can only be attached read-only.
         read_only = all(each.read_only for each in volumes if each.pod_name == volume.pod_name)
         source: Manifest = {"claimName": name, **({"readOnly": True} if read_only else {})}
         return {"name": volume.pod_name, "persistentVolumeClaim": source}
