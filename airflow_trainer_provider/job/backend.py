@@ -1,4 +1,4 @@
-"""What a backend must be able to do. One suite, tests/contract, holds every backend to it."""
+"""The interface that every backend implements. The test suite tests/contract checks every backend against it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Submission:
     """The result of a submit.
 
     :param handle: the job.
-    :param adopted: None for a job that was started now; else why an earlier one is used.
+    :param adopted: None for a job that was newly started; otherwise why an earlier job is used.
     """
 
     handle: JobHandle
@@ -50,7 +50,7 @@ class Wanted:
     :param name: the job's name; or
     :param selector: a label selector of Kubernetes.
     :param kind: e.g. ``PyTorchJob``, as Kubernetes calls it; None for any.
-    :param every: all jobs that match; False for the only one.
+    :param every: True for all jobs that match; False for the only one.
     :raises SpecError: not exactly one of ``name`` and ``selector`` is given.
     """
 
@@ -71,12 +71,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class CleanUp:
-    """Which jobs that have ended go, and which objects that an interrupted submit has left.
+    """Which ended jobs are deleted, and which objects that interrupted submits have left.
 
-    :param deployment: only those of the tasks of this Airflow.
+    :param deployment: only jobs and objects of this Airflow deployment.
     :param before: jobs that ended, and objects that were created, before this moment.
     :param selector: a label selector of Kubernetes; None for all.
-    :param list_only: find them, and delete nothing.
+    :param list_only: whether to only list them, and to delete nothing.
     """
 
     deployment: str
@@ -85,22 +85,22 @@ class CleanUp:
     list_only: bool = False
 
     def is_of(self, identity: Identity | None) -> bool:
-        """Whether a job is one of this Airflow's.
+        """Whether a job belongs to this Airflow deployment.
 
-        :param identity: the try that submitted it, as it was recorded; None where no task did.
+        :param identity: the try that submitted it, as it was recorded; None where no task submitted it.
         """
         return identity is not None and identity.deployment == self.deployment
 
 
 @dataclass(frozen=True)
 class CleanedUp:
-    """A job, or an object that an interrupted submit had left, that was deleted or would be.
+    """A job, or an object that an interrupted submit has left, that was deleted or would be deleted.
 
     :param kind: short name of the job's kind, or the object's kind.
     :param name: its name.
-    :param location: its namespace, or the folder that holds its folder.
+    :param location: its namespace, or the parent of its folder.
     :param since: when the job ended, or the object was created.
-    :param phase: how the job ended; None for an object that is no job.
+    :param phase: how the job ended; None for an object that is not a job.
     :param identity: the try that submitted the job; None where that is not recorded.
     """
 
@@ -131,10 +131,10 @@ class CleanedUp:
 class LogSelection:
     """Which of a job's lines are shown.
 
-    :param replica: only those of this one, e.g. ``worker-1``; None for all.
-    :param tail: only so many last lines of each container; None for all.
-    :param previous: those of each container before its last restart.
-    :param follow: and all that are written from now on, up to the job's end.
+    :param replica: only the lines of this replica, e.g. ``worker-1``; None for all.
+    :param tail: only this many last lines of each container; None for all.
+    :param previous: whether to show the lines of each container from before its last restart.
+    :param follow: whether to also show the lines that are written from now on, up to the job's end.
     """
 
     replica: str | None = None
@@ -144,11 +144,11 @@ class LogSelection:
 
 
 class Tracked(NamedTuple):
-    """The lines of the leader are wanted for the job's progress: all of them, each with its position.
+    """Requests all lines of the leader, each with its position, for the job's progress.
 
-    :param since: the lines behind this position are wanted, those that the reader's log has already among them; (0, 0)
-        for all. None where nothing was reported before: of the lines that the log has, those of the last minutes will
-        do.
+    :param since: the lines after this position are requested, including those that the reader's log already has; (0, 0)
+        for all lines. None where nothing was reported before: of the lines that the log already has, those of the last
+        minutes are enough.
     """
 
     since: Position | None
@@ -159,9 +159,9 @@ class LogLine(NamedTuple):
 
     :param replica: e.g. ``worker-1``.
     :param text: without its line end, colours or overwritten parts.
-    :param position: in the log of the leader, where that was asked for; lines that follow have greater ones.
+    :param position: in the log of the leader, where it was requested; later lines have greater positions.
     :param at: when it was written, in seconds since 1970, where the backend knows.
-    :param is_hidden: whether it is for the job's progress only: the log has it, or it was cut there.
+    :param is_hidden: whether it is only for the job's progress: the log already has it, or has no room for it.
     """
 
     replica: str
@@ -175,12 +175,12 @@ class LogLine(NamedTuple):
 
 
 class LogBlock(NamedTuple):
-    """Some lines that a replica wrote, as many together as have come. Take them all before the next block.
+    """The lines of a replica that have arrived together. Read all of them before the next block.
 
     :param replica: e.g. ``worker-1``.
     :param texts: as those of a :class:`LogLine`.
-    :param position: returns the position of the line that was taken last, the first number of which is its time in
-        nanoseconds; None where positions are not asked for.
+    :param position: returns the position of the line that was read last, whose first number is the line's time in
+        nanoseconds; None where positions were not requested.
     :param is_hidden: as that of a :class:`LogLine`.
     """
 
@@ -190,7 +190,7 @@ class LogBlock(NamedTuple):
     is_hidden: bool = False
 
     def lines(self) -> Iterator[LogLine]:
-        """One by one."""
+        """The lines, one by one."""
         if self.position is None:
             return (LogLine(self.replica, text) for text in self.texts)
         return self._with_positions(self.position)
@@ -202,12 +202,12 @@ class LogBlock(NamedTuple):
 
 
 class MainObject(NamedTuple):
-    """The Kubernetes object that stands for a job.
+    """The Kubernetes object that represents a job.
 
     :param conn_id: of the connection to its cluster.
-    :param namespace: where it is.
+    :param namespace: its namespace.
     :param kind: e.g. ``PyTorchJob``.
-    :param resource: e.g. ``pytorchjobs.kubeflow.org``, or ``services`` for one of the core group.
+    :param resource: e.g. ``pytorchjobs.kubeflow.org``, or ``services`` for the core group.
     :param name: of the object.
     """
 
@@ -219,7 +219,7 @@ class MainObject(NamedTuple):
 
 
 class Backend(Protocol):
-    """Where jobs run. All methods may be called from any process that sees the backend.
+    """A place where jobs run. All methods may be called from any process that has access to the backend.
 
     :param name: of the backend.
     :param can_suspend: whether it suspends and resumes jobs.
@@ -233,7 +233,7 @@ class Backend(Protocol):
         """Where new jobs are created in a cluster; None for a backend that has no namespaces."""
 
     def check(self, job: Plan) -> None:
-        """Refuse what this backend cannot express, before anything is created.
+        """Refuse settings that this backend does not support, before anything is created.
 
         :raises SpecError: naming the field, its value and the way out.
         """
@@ -247,47 +247,48 @@ class Backend(Protocol):
     async def submit(self, job: Plan, identity: Identity, *, start: int = 1, admit: Admit | None = None) -> Submission:
         """Start the job, unless this task already has one.
 
-        A job of an earlier try that still runs is adopted, and so is one that has succeeded and whose result was not
-        collected. One of another spec, or of a task that was cleared since, is ended first. So at most one job of a
+        A job of an earlier try that still runs is adopted, and so is a job that has succeeded and whose result was not
+        collected. A job with another spec, or of a task that was cleared since, is ended first. So at most one job of a
         task trains.
 
-        :param start: which of the try's jobs it is, from 1: each has a name of its own.
-        :param admit: is given the job with what the backend adds from a runtime, before anything is created; not called
-            where nothing is added.
-        :raises SubmitError: the backend did not take it.
+        :param start: the number of this job among the try's jobs, from 1: each job has its own name.
+        :param admit: is called with the job and the values that the backend adds from a runtime, before anything is
+            created; not called where nothing is added.
+        :raises SubmitError: the backend did not accept the job.
         """
 
     async def end_earlier(self, identity: Identity) -> None:
-        """End all jobs of this task, and wait until none of their processes is left: its next job is elsewhere.
+        """End all jobs of this task, and wait until none of their processes is left: its next job runs on another
+        backend.
 
-        A job that has succeeded is not taken.
+        A job that has succeeded is not adopted.
 
         :param identity: the task, and the try that starts its job elsewhere.
-        :raises SubmitError: a later try has one of them, or one does not end.
+        :raises SubmitError: a later try owns one of them, or one does not end.
         """
 
     async def find(self, identity: Identity) -> list[JobHandle]:
         """The jobs of this task that have not ended, and that no later try owns. Starts and adopts nothing.
 
-        A job that was cancelled by a client that was interrupted before the job ended is among them.
+        They include a job whose cancelling client was interrupted before the job ended.
         """
 
     async def task_of(self, handle: JobHandle) -> Identity | None:
-        """The task that the job was submitted for; None where none was, or none is recorded that can be read.
+        """The task that the job was submitted for; None where there was none, or where no readable record of it exists.
 
-        :raises JobLost: there is no such job any more.
+        :raises JobLost: the job no longer exists.
         """
 
     async def status(self, handle: JobHandle) -> JobStatus:
         """The job's status now.
 
-        :raises JobLost: there is no such job any more.
+        :raises JobLost: the job no longer exists.
         """
 
     def watch(self, handle: JobHandle) -> AsyncIterator[JobStatus]:
         """The job's status now and after each change, up to its end.
 
-        :raises JobLost: there is no such job any more.
+        :raises JobLost: the job no longer exists.
         """
 
     def logs(
@@ -296,8 +297,8 @@ class Backend(Protocol):
         """All lines of all replicas from where this reader left off, as they are written, up to the job's end.
 
         :param reader: whose log cursor is kept; each reader gets each line once.
-        :param ended: set by who watches the job, when it has ended.
-        :param tracked: the leader's lines are read for the job's progress too; None where they are not.
+        :param ended: set by the code that watches the job, when the job has ended.
+        :param tracked: requests the leader's lines for the job's progress, too; None where progress is not tracked.
         """
 
     async def log_tail(self, handle: JobHandle, replica: str, lines: int) -> list[str]:
@@ -307,15 +308,15 @@ class Backend(Protocol):
         """What rank 0 wrote to ``$TRAINER_RESULT_PATH``; None where it wrote nothing."""
 
     async def acknowledge(self, handle: JobHandle) -> None:
-        """Note that the outcome has reached XCom, so that clearing the task trains again.
+        """Record that the outcome has reached XCom, so that clearing the task trains again.
 
-        Nothing happens where a later try of the task owns the job by now.
+        Does nothing if a later try of the task owns the job by now.
         """
 
     async def release(self, handle: JobHandle) -> None:
-        """Note that no task waits for the job: it outlives the end of its task.
+        """Record that no task waits for the job: it outlives its task.
 
-        :raises JobLost: there is no such job any more.
+        :raises JobLost: the job no longer exists.
         """
 
     async def is_released(self, handle: JobHandle) -> bool:
@@ -324,22 +325,22 @@ class Backend(Protocol):
     async def cancel(self, handle: JobHandle, reason: str, *, resumable: bool = True) -> bool:
         """End the job within its grace period.
 
-        :param resumable: whether a job that was submitted so may be suspended, for the next try to resume; False ends
-            it for good.
-        :return: False where a later try of the task owns it by now, so that it goes on.
+        :param resumable: whether the job, if it was submitted with that option, may be suspended for the next try to
+            resume; False ends it for good.
+        :return: False where a later try of the task owns the job by now, so that the job continues.
         """
 
     def title(self, handle: JobHandle) -> str:
-        """What messages call the job."""
+        """The name of the job in messages."""
 
     def main_object(self, handle: JobHandle) -> MainObject | None:
-        """The Kubernetes object that stands for the job; None where none does. Asks no cluster."""
+        """The Kubernetes object that represents the job; None where there is none. Sends no request to a cluster."""
 
     def where(self) -> str:
-        """What messages say of where jobs are looked for, e.g. ``in namespace training``."""
+        """The place where jobs are searched, as messages name it, e.g. ``in namespace training``."""
 
     async def search(self, wanted: Wanted) -> list[JobHandle]:
-        """The jobs that are looked for, whoever created them, as far as they exist."""
+        """The existing jobs that match, whoever created them."""
 
     async def overviews(self) -> list[Overview]:
         """The statuses of all jobs, whoever created them, the oldest first."""
@@ -347,19 +348,19 @@ class Backend(Protocol):
     async def describe(self, handle: JobHandle) -> Description:
         """All that is known of a job, and why it failed where it has.
 
-        :raises JobLost: there is no such job any more.
+        :raises JobLost: the job no longer exists.
         """
 
     def show_logs(self, handle: JobHandle, selection: LogSelection) -> AsyncGenerator[LogBlock, None]:
-        """A job's lines for a person. No reader's cursor moves.
+        """A job's lines as they are shown to a user. The cursor of no reader moves.
 
         :raises ManageError: the job has no such replica, or the backend has no such lines.
         """
 
     async def suspend(self, handle: JobHandle, *, wait: bool = True) -> str:
-        """Stop the job's processes and keep the job. A task that waits for it goes on waiting.
+        """Stop the job's processes and keep the job. A task that waits for the job continues to wait.
 
-        :param wait: until the processes are gone.
+        :param wait: whether to wait until the processes have ended.
         :return: what was done, as a sentence.
         :raises ManageError: it has ended, does not stop, or the backend cannot suspend jobs.
         """
@@ -372,23 +373,24 @@ class Backend(Protocol):
         """
 
     async def delete(self, handle: JobHandle, reason: str, *, wait: bool = True) -> str:
-        """Delete a job with all that belongs to it.
+        """Delete a job and everything that belongs to it.
 
-        :param reason: what the error says in the tasks that wait for it.
-        :param wait: until its processes are gone.
+        :param reason: the reason that the error of waiting tasks gives.
+        :param wait: whether to wait until its processes have ended.
         :return: what was done, as a sentence.
-        :raises JobLost: there is no such job any more.
+        :raises JobLost: the job no longer exists.
         :raises ManageError: its processes do not end, or another try owns it by now.
         """
 
     async def clean_up(self, wanted: CleanUp) -> list[CleanedUp]:
-        """Delete the jobs that have ended and that no task needs any more, and what interrupted submits have left.
+        """Delete the jobs that have ended and that no task needs any more, and the objects that interrupted submits
+        have left.
 
-        A job goes only once its outcome has reached XCom, or it was released: no task waits for it.
+        A job is deleted only once its outcome has reached XCom, or once it was released: then no task waits for it.
 
-        :return: what was deleted, or would be.
+        :return: what was deleted, or would be deleted.
         :raises SpecError: the backend has no labels to select by.
         """
 
     async def close(self) -> None:
-        """Close what this backend alone has opened."""
+        """Close the resources that this backend alone has opened."""

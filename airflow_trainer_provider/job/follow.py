@@ -24,9 +24,9 @@ Emit = Callable[[str], None]
 
 log = logging.getLogger(__name__)
 
-#: How soon the replicas' lines are read again after that has failed, in seconds.
+#: Seconds until the replicas' lines are read again after a failure.
 _READ_AGAIN = 30.0
-#: How long a job that can only fail may take to end, in seconds.
+#: How long, in seconds, the wait for the end of a job that can only fail may take.
 _ENDED_SECONDS = 900.0
 
 
@@ -42,25 +42,25 @@ async def follow(
     only_until: Collection[JobPhase] | None = None,
     reporter: Reporter | None = None,
 ) -> JobStatus:
-    """Wait for a job's end, and emit its phases and its replicas' lines on the way.
+    """Wait for a job's end, and meanwhile emit its phases and its replicas' lines.
 
-    A job that can only fail is ended; its status then is that it has failed, and why. One created outside Airflow is
+    A job that can only fail is ended; its last status is then failed, with the reason. A job created outside Airflow is
     left alone.
 
     :param backend: where it runs.
     :param handle: the job.
     :param emit: takes each line for the task's log.
-    :param reader: whose log cursor is kept; None leaves the logs alone.
+    :param reader: the reader whose log cursor is kept; None to not read the logs.
     :param startup_timeout: see :class:`~airflow_trainer_provider.job.monitor.Monitor`.
-    :param leader_only: leave out the lines of all replicas but the one with rank 0.
+    :param leader_only: whether to leave out the lines of all replicas except rank 0.
     :param deadline: when to give up waiting; None waits for ever.
-    :param only_until: the job was created outside Airflow, and one of these phases ends the wait as well; None for a
-        job of ours.
+    :param only_until: for a job created outside Airflow, the phases that end the wait as well; None for a job of this
+        provider.
     :param reporter: takes the lines of rank 0 and the statuses, and reports them; None reports nothing.
-    :return: the job's last status. All its lines have been emitted by then; where that was not possible, which never
-        ends the wait, a line says so.
-    :raises JobTimeout: the deadline has passed. The job goes on: ending it is the caller's choice.
-    :raises JobLost: the job is gone.
+    :return: the job's last status. All its lines have been emitted by then; if that was not possible, a line says so. A
+        failure to read lines never ends the wait.
+    :raises JobTimeout: the deadline has passed. The job continues: the caller decides whether to end it.
+    :raises JobLost: the job no longer exists.
     """
     monitor = Monitor(startup_timeout) if only_until is None else None
     emit = _Emitter(emit)
@@ -87,12 +87,12 @@ async def follow(
 
 @asynccontextmanager
 async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.Event]:
-    """Watch a job for a caller that only reads its lines; the event is set at the job's end, and where the job can
-    be watched no longer.
+    """Watch a job for a caller that only reads its lines; the event is set at the job's end, or when the job can no
+    longer be watched.
 
     :param backend: where it runs.
     :param handle: the job.
-    :raises TrainJobError: at the exit: the job could be watched no longer. That it is gone is an end like any other.
+    :raises TrainJobError: on exit, if the job could no longer be watched. A job that no longer exists counts as ended.
     """
     ended = asyncio.Event()
 
@@ -115,7 +115,7 @@ async def end_of(backend: Backend, handle: JobHandle) -> AsyncIterator[asyncio.E
 
 
 def _may_have_lines(status: JobStatus) -> bool:
-    """Whether any replica may have lines. A job in a queue costs less without a reader of its logs."""
+    """Whether any replica may have lines. A job in a queue costs less without a log reader."""
     underway = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RESTARTING)
     return status.phase in underway or any(replica.reason or replica.started_at for replica in status.replicas)
 
@@ -123,12 +123,12 @@ def _may_have_lines(status: JobStatus) -> bool:
 async def _statuses(
     backend: Backend, handle: JobHandle, monitor: Monitor | None, deadline: datetime | None
 ) -> AsyncGenerator[JobStatus, None]:
-    """The job's statuses up to its end; of a job that can only fail, the last is that it has failed."""
+    """The job's statuses up to its end. The last status of a job that can only fail is failed."""
     changes = _Changes(backend.watch(handle))
     status: JobStatus | None = None
     try:
         while True:
-            # A verdict may be due though nothing changes.
+            # A verdict may be due although nothing changes.
             verdict_in = monitor.next_wakeup(_now()) if monitor and status else None
             if await changes.wait(_shortest(verdict_in, _seconds_to(deadline))):
                 status = changes.take()
@@ -152,12 +152,12 @@ async def _end(
 ) -> JobStatus | None:
     """End a job that can only fail, and wait until it has ended.
 
-    That wait is over at the deadline, and after :data:`_ENDED_SECONDS`: an object that cannot be deleted, such as a pod
-    on a node that is gone, must not keep the verdict back.
+    The wait ends at the deadline, or after :data:`_ENDED_SECONDS`: an object that cannot be deleted, such as a pod on a
+    lost node, must not delay the verdict.
 
     :return: the job's last status, where it is known.
     """
-    # Suspended, it would be resumed by the next try, and would fail that one as well.
+    # If it were suspended, the next try would resume it, and would fail as well.
     if await backend.cancel(handle, verdict.why, resumable=False):
         with suppress(asyncio.TimeoutError):
             return await with_timeout(changes.skip_to_end(), _shortest(_seconds_to(deadline), _ENDED_SECONDS))
@@ -171,11 +171,12 @@ async def _judged(
     status: JobStatus | None,
     deadline: datetime | None,
 ) -> tuple[JobStatus | None, GivenUp | None]:
-    """The job's status, and why it is not worth waiting for; None where it is."""
+    """The job's status, and the verdict that the job can only fail; None where it may succeed."""
     verdict = monitor.observe(status, _now()) if monitor and status else None
     if monitor is None or status is None or verdict is None:
         return status, None
-    # The watch may be behind: what it says last decides nothing. But it alone knows of pods that failed and are gone.
+    # The watch may be behind, so its last status does not decide. But only the watch knows of failed pods that no
+    # longer exist.
     is_again = monitor.failed_unrun
     try:
         fresh = await with_timeout(backend.status(handle), _seconds_to(deadline))
@@ -202,13 +203,13 @@ def _shortest(*waits: float | None) -> float | None:
 
 
 class _News:
-    """What a task's log says of its job's status: each thing once.
+    """Emits the changes of a job's status to the task's log, each one once.
 
     :param handle: the job.
     :param emit: takes each line.
     """
 
-    # There is one for each job that waits.
+    # One instance exists for each waiting job.
     __slots__ = ("_emit", "_last", "_name", "_queue", "_tools")
 
     def __init__(self, handle: JobHandle, emit: Emit) -> None:
@@ -216,7 +217,7 @@ class _News:
         self._emit = emit
         self._last: str | None = None
         self._queue = QueueNotes()
-        # Those whose address says which node only once a replica has one.
+        # The tools whose address is complete only once a replica has a node.
         self._tools = {name: url for name, url in handle.tools.items() if not is_whole(url)}
 
     def emit(self, status: JobStatus) -> None:
@@ -233,12 +234,12 @@ class _News:
 
 
 class _Changes:
-    """A job's statuses, the next of which is always waited for. Close it.
+    """A job's statuses. A task always waits for the next one, so close the instance after use.
 
-    :param statuses: of the job, as its backend gives them.
+    :param statuses: of the job, as its backend yields them.
     """
 
-    # There is one for each job that waits.
+    # One instance exists for each waiting job.
     __slots__ = ("_next", "_signal", "_statuses")
 
     def __init__(self, statuses: AsyncIterator[JobStatus]) -> None:
@@ -250,13 +251,13 @@ class _Changes:
         """Wait for the next status, or the end.
 
         :param seconds: how long at most; None for ever.
-        :return: whether it is there.
+        :return: whether it has arrived.
         """
         await self._signal.wait(seconds)
         return self._next.done()
 
     def take(self) -> JobStatus | None:
-        """The next status, which is there; None at the end."""
+        """The next status, which has arrived; None at the end."""
         status = self._next.result()
         if status is not None:
             self._next = self._begin()
@@ -271,7 +272,7 @@ class _Changes:
         return last
 
     async def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for the next status."""
         await end_tasks([self._next])
 
     def _begin(self) -> asyncio.Task[JobStatus | None]:
@@ -288,7 +289,7 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where lines come from, and which of them are wanted; see :func:`follow`."""
+    """The source of a job's lines, with the selection of those that are emitted; see :func:`follow`."""
 
     backend: Backend
     handle: JobHandle
@@ -303,9 +304,9 @@ class _Source:
         return self.backend.logs(self.handle, reader, ended, Tracked(self.reporter.since))
 
     def for_the_log(self, line: LogLine) -> Iterator[str]:
-        """What the task's log shows of a line."""
+        """The lines of the task's log for a line of the job."""
         is_leaders = line.replica == self.handle.leader
-        # A line without a position is one of the backend, or one that was cut and comes again at the end.
+        # A line without a position comes from the backend itself, or was cut before and is repeated at the end.
         if is_leaders and self.reporter and line.position is not None:
             note = self.reporter.line(line.text, line.at, line.position)
             if note:
@@ -315,14 +316,14 @@ class _Source:
 
 
 class _Lines:
-    """The replicas' lines, which are emitted beside the job's phases, and what is reported of both. Close it.
+    """Emits the replicas' lines concurrently with the job's phases, and reports both. Close it after use.
 
-    :param source: where they come from.
+    :param source: the source of the lines.
     :param emit: takes each line.
     :param reader: as for :func:`follow`.
     """
 
-    # There is one for each job that waits.
+    # One instance exists for each waiting job.
     __slots__ = ("_emit", "_emitting", "_ended", "_reader", "_source")
 
     def __init__(self, source: _Source, emit: Emit, reader: str | None) -> None:
@@ -333,7 +334,7 @@ class _Lines:
         self._emitting: asyncio.Future[None] | None = None
 
     async def follow(self, status: JobStatus) -> None:
-        """Begin once there may be lines; at the job's end wait for the last ones."""
+        """Begin to read once there may be lines; at the job's end, wait for the last ones."""
         if self._source.reporter:
             self._source.reporter.status(status)
         if self._reader and self._emitting is None and _may_have_lines(status):
@@ -350,7 +351,7 @@ class _Lines:
             await self._source.reporter.finish()
 
     async def close(self) -> None:
-        """Emit and report no more."""
+        """Stop emitting and reporting."""
         if self._emitting:
             await end_tasks([self._emitting])
         if self._source.reporter:
@@ -358,7 +359,7 @@ class _Lines:
 
 
 async def _emit_logs(source: _Source, emit: Emit, reader: str, ended: asyncio.Event) -> None:
-    """Emit the replicas' lines up to the job's end. An error is no reason to end the wait for the job."""
+    """Emit the replicas' lines up to the job's end. An error does not end the wait for the job."""
     emitted, handle = "", source.handle
     while True:
         is_last = ended.is_set()
@@ -386,7 +387,7 @@ class _Emitter:
     :param emit: takes each line.
     """
 
-    # There is one for each job that waits.
+    # One instance exists for each waiting job.
     __slots__ = ("_emit", "_missing")
 
     def __init__(self, emit: Emit) -> None:

@@ -1,4 +1,4 @@
-"""What is needed to find a submitted job again, from any process."""
+"""The handle with which any process can find a submitted job again."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from airflow_trainer_provider.spec.values.plain import plain
 
 
 class JobHandle(BaseModel):
-    """A submitted job. Holds no secret, and goes into XCom as it is.
+    """A reference to a submitted job. It holds no secret, and goes into XCom as it is.
 
     :param name: the job's name.
     :param uid: distinguishes it from any other job that ever had this name.
-    :param backend: the backend it runs on.
+    :param backend: the backend that it runs on.
     :param framework: its framework.
     :param leader: the replica that holds rank 0.
     :param owner: the try of the task that waits for it; only the owner may end it.
-    :param location: where the backend finds it: the root folder of the local backend.
-    :param tools: where its tools are reached: name -> address.
+    :param location: where the backend finds it, e.g. the root folder of the local backend.
+    :param tools: the addresses of its tools: name -> address.
     :param expires: whether the cluster itself deletes the job some time after its end.
     """
 
@@ -47,7 +47,7 @@ class JobHandle(BaseModel):
         :param field: what to call it in an error.
         :raises SpecError: it is none of these.
         """
-        # isinstance() would look at attributes of any object, which may raise anything.
+        # isinstance() would read attributes of the object, which may raise any exception.
         if issubclass(type(value), cls):
             handle: JobHandle = value
             return handle
@@ -61,5 +61,5 @@ class JobHandle(BaseModel):
 
     def to_xcom(self) -> Mapping[str, Any]:
         """As JSON values."""
-        # Left out where they say nothing: a triggerer of an earlier version knows no such fields.
+        # Empty fields are left out, because a triggerer of an earlier version does not know them.
         return self.model_dump(mode="json", exclude={name for name in ("tools", "expires") if not getattr(self, name)})

@@ -1,4 +1,4 @@
-"""Which task's job it is, and what it is called."""
+"""Identifies the task of a job, and derives the job's name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READABLE_LENGTH = 32
 _LONGEST_FOLDER = 40
 #: Hexadecimal digits of the key that all tries of a task share.
 KEY_LENGTH = 10
-#: The most characters of a job's name, where its backend sets no lower bound.
+#: The maximum length of a job's name, unless its backend sets a lower limit.
 NAME_LENGTH = 48
 
 
@@ -23,12 +23,12 @@ class Identity(BaseModel):
     """The task that a job belongs to, and the try that submits it.
 
     :param map_index: -1 for a task that is not mapped.
-    :param deployment: which Airflow the task is of, as ``[trainer] deployment`` says; None where the job was submitted
-        by a version that did not record it.
+    :param deployment: the Airflow deployment of the task, from ``[trainer] deployment``; None where the job was
+        submitted by a version that did not record it.
     :param max_tries: how many tries the task may have. Airflow raises it each time the task is cleared, and at no other
         time; None where it was not recorded.
-    :param run_started_at: when the task's run started, which is another one than that of a deleted run of the same id;
-        None where it was not recorded. Airflow sets it again where the run is queued again, as after a clear.
+    :param run_started_at: when the task's run started: it distinguishes the run from a deleted run of the same id. None
+        where it was not recorded. Airflow sets it again when the run is queued again, e.g. after a clear.
     """
 
     # A newer version may record more.
@@ -50,12 +50,12 @@ class Identity(BaseModel):
 
     @property
     def key(self) -> str:
-        """The same for all tries of this task, and for no other task of any deployment."""
+        """A key that all tries of this task share, and no other task of any deployment has."""
         return self._key(self.deployment)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that jobs of this task may have: those of earlier versions know no deployment."""
+        """The keys that jobs of this task may have: the keys of earlier versions do not depend on the deployment."""
         return tuple(dict.fromkeys((self.key, self._key(None))))
 
     def is_same_task(self, other: Identity) -> bool:
@@ -66,18 +66,19 @@ class Identity(BaseModel):
         return self.task_instance == other.task_instance and other.deployment in (None, self.deployment or "")
 
     def was_cleared_since(self, earlier: Identity) -> bool:
-        """Whether the task was cleared after an earlier try had begun: what that try left is not wanted any more.
+        """Whether the task was cleared after an earlier try had begun: the job of that try is not wanted any more.
 
-        :param earlier: of the earlier try.
+        :param earlier: the identity of the earlier try.
         """
         return None not in (self.max_tries, earlier.max_tries) and self.max_tries != earlier.max_tries
 
     def is_same_run(self, earlier: Identity) -> bool:
-        """Whether an earlier try was of this run, and not of one that was deleted and had the same id.
+        """Whether an earlier try belongs to this run, and not to a deleted run of the same id.
 
-        :param earlier: of the earlier try.
+        :param earlier: the identity of the earlier try.
         """
-        # The tries of another run count from 1 again. A run that was cleared or queued again has another start, too.
+        # The tries of another run count from 1 again. A run that was cleared or queued again also has another start
+        # time.
         return not self._started_after(earlier) or self.try_number > earlier.try_number
 
     def why_ended(self, earlier: Identity) -> str:
@@ -92,7 +93,7 @@ class Identity(BaseModel):
         return "the task was tried again with other parameters"
 
     def is_out_of_date(self, other: Identity, owner: int) -> bool:
-        """Whether a job belongs to a later try of the task.
+        """Whether a job belongs to a later try of the task, so that this try is out of date.
 
         :param other: the try that submitted the job.
         :param owner: the number of the try that waits for it.
@@ -110,7 +111,8 @@ class Identity(BaseModel):
     def folder_name(self, scope: str) -> str:
         """The name of a folder that all jobs of a scope share, and no others: readable, and safe in any path.
 
-        :param scope: ``task``, whose tries share it; ``run``, all tasks of it; or ``dag``, all its runs.
+        :param scope: ``task``: all tries of the task share the folder; ``run``: all tasks of the run; ``dag``: all runs
+            of the DAG.
         """
         task = (self.task_id, *([str(self.map_index)] if self.map_index >= 0 else ()))
         parts = {"task": (self.dag_id, self.run_id, *task), "run": (self.dag_id, self.run_id), "dag": (self.dag_id,)}
@@ -121,8 +123,8 @@ class Identity(BaseModel):
     def job_name(self, readable: str | None = None, limit: int = NAME_LENGTH) -> str:
         """The name of this try's job: a DNS label.
 
-        :param readable: what the name begins with; DAG and task by default.
-        :param limit: the most characters that the name may have.
+        :param readable: the beginning of the name; DAG and task by default.
+        :param limit: the maximum length of the name.
         """
         end = f"-{self.key}-{self.try_number}"
         room = min(_READABLE_LENGTH, limit - len(end))
@@ -143,12 +145,13 @@ def spec_digest(spec: TrainJobSpec | ManifestSpec) -> str:
 
     :param spec: any spec.
     """
-    # Sorted: mappings are equal in any order, and Airflow does not promise to keep that of a task's parameters.
-    # How a job's lines are read changes nothing of the job: one that runs is adopted.
+    # Sorted, because mappings are equal in any order, and Airflow does not promise to keep the order of a task's
+    # parameters. The setting for how a job's lines are read is left out: it does not change the job, so a running job
+    # is adopted.
     values = spec.model_dump(mode="json", exclude_defaults=True, exclude={"metrics"})
     function = values.get("function", {})
     if "digest" in function:
-        # A function's files have its line numbers, and the provider's own code, which change while a job runs.
+        # A function's files contain its line numbers and the provider's own code, which may change while a job runs.
         del function["files"]
     text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -18,33 +18,36 @@ from airflow_trainer_provider.job.diagnosis.causes import (
 from airflow_trainer_provider.job.diagnosis.refused_pod import refused_pod
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
-#: How long a cause may keep a replica from starting, in seconds: the kubelet has seen its mistake by then; a registry,
-#: a Secret or an administrator may come late. What passes by itself is waited for.
-_PATIENCE: dict[Hope, float] = {"none": 10.0, "someone": 60.0}
-#: How long after the first refusal another one, or a pod that is still missing, shows that it does not pass.
-#: Controllers and kubelets try again after 1, 2, 4, ... seconds, but a client of the API server does not send all
-#: events of an object that has many: the second refusal may come about a minute after the first, or never.
+#: How long, in seconds, a cause may keep a replica from starting, by what can resolve it. By then, the kubelet has
+#: noticed its own mistake; a registry, a Secret or an administrator may take longer. A cause that passes by itself has
+#: no timeout.
+_CAUSE_TIMEOUTS: dict[Hope, float] = {"none": 10.0, "someone": 60.0}
+#: How long after the first refusal another refusal, or a pod that is still missing, shows that the refusal does not
+#: pass by itself. Controllers and kubelets try again after 1, 2, 4, ... seconds, but a client of the API server does
+#: not send all events of an object that has many: the second refusal may be reported about a minute after the first, or
+#: never.
 _REFUSED_STANDS = timedelta(seconds=45)
-#: How long a controller, or the kubelet, may take to end a job whose time is up, in seconds.
+#: How long a controller, or the kubelet, may take to end a job whose deadline has passed.
 _ENDS_WITHIN = timedelta(seconds=15)
 #: Phases of a job whose pods wait to start.
 _ON_ITS_WAY = (JobPhase.QUEUED, JobPhase.STARTING)
-#: How long a job that has lost a replica for good may go on: its other replicas may end it, or end with it.
+#: How long a job that has lost a replica for good may continue: its other replicas may end the job, or end with it.
 _WITHOUT_LOST = timedelta(seconds=60)
-#: The cause of a replica that has failed, and that nothing starts again.
+#: The kind of start failure of a replica that has failed, and that no controller restarts.
 _BLOCKED = "blocked"
-#: How long a job is looked at before its startup timeout can end it: whoever takes a job over sees it at its worst.
+#: How long, in seconds, a job is observed before its startup timeout can end it: a process that takes over a job may
+#: first see it in its worst state.
 _SEEN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class GivenUp:
-    """The verdict on a job that is not worth waiting for.
+    """The verdict on a job that can only fail.
 
     :param reason: one CamelCase word: what hinders a replica, or the job; ``StartupTimeout`` where nothing seems to.
-    :param message: more on it, for people.
-    :param replica: the one that does not start, or was lost; None where no single one is to blame.
-    :param what: what is wrong with the job, for people.
+    :param message: details about the reason, for users.
+    :param replica: the replica that does not start, or was lost; None where no single replica is the cause.
+    :param what: what is wrong with the job, for users.
     """
 
     reason: str
@@ -54,13 +57,13 @@ class GivenUp:
 
     @property
     def why(self) -> str:
-        """Why the job is ended, for people."""
+        """Why the job is ended, for users."""
         return f"{self.what}: {self.reason}: {self.message}"
 
     def outcome(self, status: JobStatus, now: datetime) -> JobStatus:
-        """The last status of the job that is ended for it.
+        """The last status of the job that is ended because of this verdict.
 
-        :param status: as it stands.
+        :param status: the job's present status.
         :param now: the time.
         """
         replicas = tuple(self._ended(replica) for replica in status.replicas)
@@ -79,10 +82,10 @@ class GivenUp:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """What the cluster refuses.
+    """The refusals of one object by the cluster.
 
-    :param first: the first refusal that was seen, by the clock of who refuses it.
-    :param last: the last one.
+    :param first: the time of the first refusal that was seen, by the clock of the component that refuses.
+    :param last: the time of the last one.
     :param seen_at: when the first one was seen.
     """
 
@@ -102,7 +105,8 @@ class _StartFailure:
 class Monitor:
     """Watches one job's start, its deadline, and whether it lacks a replica.
 
-    :param startup_timeout: ``run_policy.startup_timeout_seconds`` of the job; None bounds only what can never start.
+    :param startup_timeout: ``run_policy.startup_timeout_seconds`` of the job; with None, only a job that can never
+        start is ended.
     """
 
     # There is one for each job that waits.
@@ -129,9 +133,9 @@ class Monitor:
         self._unrun = False
         self._ends_at: datetime | None = None
         self._lost_since: datetime | None = None
-        # By the replica, or the pod, that is refused; by the reason where none is named.
+        # The key is the refused replica or pod, or the reason where none is named.
         self._refusals: dict[str, _Refusal] = {}
-        # When the last one stands though nothing more is reported of it.
+        # When the last refusal becomes final although it is not reported again.
         self._stands_at: datetime | None = None
 
     def observe(self, status: JobStatus, now: datetime) -> GivenUp | None:
@@ -139,7 +143,8 @@ class Monitor:
 
         :param status: the job's status; it may be the same as before.
         :param now: the time.
-        :return: why the job can never start, or has not in time, or why it has no more time; None while there is hope.
+        :return: why the job can never start, has not started in time, or has passed its deadline; None while it may
+            succeed.
         """
         self._note_start_failures(status, now)
         self._note_waiting(status, now)
@@ -160,14 +165,14 @@ class Monitor:
 
     @property
     def failed_unrun(self) -> bool:
-        """Whether a pod has failed before its training has run, so that the wait counts from an earlier one."""
+        """Whether a pod has failed before its training has run, so that the wait counts from an earlier pod."""
         return self._unrun
 
     def next_wakeup(self, now: datetime) -> float | None:
         """When to observe the last status again if it does not change.
 
         :param now: the time.
-        :return: seconds from now; None: only a change can matter.
+        :return: seconds from now; None where only a change can matter.
         """
         ends = [failure.since + failure.limit for failure in self._start_failures.values()]
         timeout = self._timeout_at()
@@ -176,7 +181,9 @@ class Monitor:
         return max(0.0, (min(ends) - now).total_seconds()) if ends else None
 
     def _lost(self, status: JobStatus, now: datetime) -> GivenUp | None:
-        """Why the job can only fail, where it goes on for long without a replica that was taken away for good."""
+        """The verdict on a job that continues for too long without a replica that it has lost for good; None
+        otherwise.
+        """
         lost = next((replica for replica in status.replicas if replica.name == status.lost), None)
         if lost is None:
             self._lost_since = None
@@ -188,10 +195,10 @@ class Monitor:
         return GivenUp(lost.reason or "Unknown", message, lost.name, f"it cannot succeed without {lost.name}")
 
     def _refused(self, status: JobStatus, now: datetime) -> GivenUp | None:
-        """Why the job can never start, where the cluster refuses it again and again; None where it does not."""
+        """The verdict on a job that the cluster refuses again and again, so that it can never start; None otherwise."""
         hope = cause_of(status.reason, status.message).hope
         self._stands_at = None
-        if status.phase.ended or hope not in _PATIENCE or status.refused_at is None:
+        if status.phase.ended or hope not in _CAUSE_TIMEOUTS or status.refused_at is None:
             self._refusals = {}
             return None
         refused = _what_is_refused(status)
@@ -203,7 +210,7 @@ class Monitor:
         return refused if is_again or stands else None
 
     def _noted(self, who: str, at: datetime, now: datetime) -> _Refusal:
-        """Note a refusal. Those of several pods alternate; one that is not refused any more may be there."""
+        """Record a refusal. Refusals of several pods alternate; a pod that is no longer refused may exist by now."""
         others = {name: each for name, each in self._refusals.items() if at - each.last <= 2 * _REFUSED_STANDS}
         known = self._refusals.get(who) or _Refusal(at, at, now)
         self._refusals = {**others, who: replace(known, last=at)}
@@ -213,7 +220,7 @@ class Monitor:
         found = {}
         for replica in () if status.phase.ended else status.replicas:
             is_blocking = replica.name == status.blocked_by
-            kind, seconds = (_BLOCKED, _PATIENCE["someone"]) if is_blocking else _start_failure_of(replica)
+            kind, seconds = (_BLOCKED, _CAUSE_TIMEOUTS["someone"]) if is_blocking else _start_failure_of(replica)
             if kind is None:
                 continue
             known = self._start_failures.get(replica.name)
@@ -222,9 +229,9 @@ class Monitor:
         self._start_failures = found
 
     def _note_waiting(self, status: JobStatus, now: datetime) -> None:
-        # What has run, and starts again, is a matter of restarts and deadlines, not of this timeout.
+        # The restart of a job that has run is limited by its restarts and its deadline, not by this timeout.
         in_init = status.started_at is None and (status.reason or "").startswith(INIT)
-        # Between two attempts another reason may hold for a moment.
+        # Between two attempts, the status may have another reason for a moment.
         self._unrun = status.started_at is None and (self._unrun or in_init)
         has_run = status.phase is JobPhase.RUNNING or (status.phase is JobPhase.RESTARTING and not self._unrun)
         self._started = self._started or has_run or status.phase.ended
@@ -256,12 +263,12 @@ class Monitor:
 
 
 def _said_on_the_way(waiting: Sequence[ReplicaStatus]) -> str | None:
-    """What the first replica does that nothing hinders, such as to run an init container."""
+    """The message of the first waiting replica that has one, such as that it runs an init container."""
     return next((f"{replica.name}: {replica.message}" for replica in waiting if replica.message), None)
 
 
 def _names(replicas: Sequence[ReplicaStatus]) -> str:
-    """The first ones by name."""
+    """The names of the first replicas."""
     return ", ".join(replica.name for replica in replicas[:3]) + (", ..." if len(replicas) > 3 else "")
 
 
@@ -273,12 +280,14 @@ def _what_is_refused(status: JobStatus) -> GivenUp:
 
 
 def _start_failure_of(replica: ReplicaStatus) -> tuple[str | None, float]:
-    """What keeps a replica from starting, and for how many seconds it may; None where it passes by itself."""
+    """The kind of cause that keeps a replica from starting, and its timeout in seconds; None for a cause that passes by
+    itself.
+    """
     cause = cause_of((replica.reason or "").removeprefix(SIDECAR), replica.message)
-    if replica.finished_at is not None or cause.hope not in _PATIENCE or replica.reason in NODE_WARNINGS:
+    if replica.finished_at is not None or cause.hope not in _CAUSE_TIMEOUTS or replica.reason in NODE_WARNINGS:
         return None, 0.0
     # The kubelet alternates between the reasons of one cause.
-    return f"{'rejected' if cause.kind == 'rejected' else 'image'} {cause.hope}", _PATIENCE[cause.hope]
+    return f"{'rejected' if cause.kind == 'rejected' else 'image'} {cause.hope}", _CAUSE_TIMEOUTS[cause.hope]
 
 
 def _never_starts(failure: _StartFailure) -> GivenUp:

@@ -1,4 +1,6 @@
-"""The outcome of a job: made where the wait for it ends, since its objects may be gone a moment later."""
+"""The outcome of a job. It is created where the wait for the job ends, because the job's objects may be deleted a
+moment later.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from airflow_trainer_provider.job.diagnosis.diagnosis import Diagnosis
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """One of summary and failure is None.
+    """The outcome of a job: either ``summary`` or ``failure`` is None.
 
     :param summary: of a job that succeeded; see :func:`~airflow_trainer_provider.job.result.summarize`.
     :param failure: why the job did not succeed.
@@ -33,7 +35,7 @@ class JobOutcome:
         return self.failed_figures if self.summary is None else self.summary
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, of which none is a secret that we were given."""
+        """As JSON values, none of which is a secret that this provider was given."""
         return {
             "summary": None if self.summary is None else dict(self.summary),
             "failure": self.failure.to_xcom() if self.failure else None,
@@ -56,9 +58,9 @@ class JobOutcome:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> JobOutcome:
-        """Read what :meth:`to_json` has made.
+        """Read the values that :meth:`to_json` returned.
 
-        :param value: its values.
+        :param value: the values.
         """
         failure = value["failure"]
         # A triggerer of an earlier version sends no figures.

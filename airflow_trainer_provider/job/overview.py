@@ -16,13 +16,13 @@ class Overview:
     """A job.
 
     :param name: its name.
-    :param kind: short name of its kind; ``local`` for one of the local backend.
+    :param kind: short name of its kind; ``local`` for a job of the local backend.
     :param backend: where it runs.
-    :param location: its namespace, or the folder that holds its folder.
-    :param framework: what it runs; None where no annotation names it.
+    :param location: its namespace, or the parent of its folder.
+    :param framework: its framework; None where no annotation names it.
     :param status: its status.
-    :param replicas: how many it has, also where none has begun.
-    :param identity: the try of the task that submitted it; None where something else made it.
+    :param replicas: how many replicas it has, even if none has started.
+    :param identity: the try of the task that submitted it; None where no task submitted it.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Description:
     """A job, and what explains its status.
 
     :param overview: the job.
-    :param conditions: of its main object, as Kubernetes has them.
+    :param conditions: of its main object, as Kubernetes reports them.
     :param warnings: time and text of the events about its objects, the oldest first.
     :param diagnosis: of a job that has ended without success.
     """

@@ -1,7 +1,8 @@
 """References to variables, ``$(NAME)``, in a command line and in the values of other variables.
 
-Kubernetes expands a reference in a value only to variables that stand before it in the container's list, and leaves any
-other as it is: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+Kubernetes expands a reference in a value only to variables that come before it in the container's list, and leaves any
+other reference unchanged:
+https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     """Replace references by values.
 
     :param text: a word or a value. ``$$(NAME)`` becomes ``$(NAME)``.
-    :param values: the variables; a reference to any other stays as it is.
+    :param values: the variables; a reference to any other variable is not changed.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -30,7 +31,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def literal(text: str) -> str:
-    """What :func:`expand` makes a text of, whatever the text has that looks like a reference.
+    """The text that :func:`expand` turns into the given text, even if the given text contains references.
 
     :param text: a value.
     """
@@ -38,12 +39,12 @@ def literal(text: str) -> str:
 
 
 def in_order(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort variables so that each stands behind those that its value refers to.
+    """Sort variables so that each comes after those that its value refers to.
 
-    The order stays where no reference demands another. Of variables that refer to each other in a circle one is not
-    expanded, as in any order.
+    The order is kept where no reference requires another one. If variables refer to each other in a circle, one of the
+    references is not expanded, in any order.
 
-    :param entries: each with a ``name``, and a ``value`` where that is a text.
+    :param entries: each with a ``name``, and a ``value`` where that is a string.
     """
     named: dict[str, list[Mapping[str, Any]]] = {}
     for entry in entries:

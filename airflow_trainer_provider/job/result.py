@@ -1,4 +1,4 @@
-"""What a job leaves behind: the row that goes into XCom."""
+"""The result of a job, and the summary that goes into XCom."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from airflow_trainer_provider.job.status import JobStatus
 from airflow_trainer_provider.text.mask import Mask
 from airflow_trainer_provider.text.storable import storable, storable_text, why_not_storable
 
-#: Where rank 0 writes its result.
+#: The variable with the path to which rank 0 writes its result.
 RESULT_PATH_VARIABLE = "TRAINER_RESULT_PATH"
-#: The most bytes of a result. Kubernetes cuts a container's termination message at 4096 bytes and does not say so: one
-#: of that length may be a part. What fits here fits everywhere.
+#: The maximum size of a result, in bytes. Kubernetes truncates a container's termination message at 4096 bytes without
+#: a notice: a message of that length may be incomplete. A result within this limit fits on every backend.
 RESULT_LIMIT_BYTES = 4095
-#: The variable that says how many bytes a result may have, where these are more.
+#: The variable with the maximum size of a result in bytes, where that is larger.
 RESULT_BYTES_VARIABLE = "TRAINER_RESULT_BYTES"
-#: The key by which a result is known as that of a function; its value is the function's name. Beside it is what the
-#: function has returned, or why that is missing: JSON may not have it.
+#: The key that marks a result as that of a function; its value is the function's name. Next to it is the value that the
+#: function has returned, or why that is missing: JSON may not be able to represent it.
 RETURNED_BY = "trainer_function"
-#: The most bytes of a function's value as JSON, with that key.
+#: The maximum size, in bytes, of a function's value as JSON, with that key.
 VALUE_LIMIT_BYTES = 256 * 1024
-#: The key of a summary that says how large a value is that is too large for a script's result.
+#: The key in a summary for the size of a value that exceeds the limit of a script's result.
 RESULT_BYTES = "result_bytes"
 #: How a function's result begins.
 _OF_FUNCTION = f'{{"{RETURNED_BY}":'.encode()
@@ -38,10 +38,10 @@ _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*')
 
 @dataclass(frozen=True)
 class Result:
-    """What rank 0 wrote.
+    """The result that rank 0 wrote.
 
     :param value: of a script or a function.
-    :param error: why there is none although something was written.
+    :param error: why there is no value although something was written.
     :param function: the name of the function that has ended; None where none is known to have been called.
     """
 
@@ -56,7 +56,7 @@ def masked_result(content: bytes, mask: Mask) -> bytes:
     :param content: the file's bytes.
     :param mask: for the job's secrets.
     """
-    # A result that is too long is rejected by its length, which has to stay.
+    # A result that is too long is rejected by its length, which must not change.
     if len(content) > _limit_of(content) or not mask:
         return content
     try:
@@ -98,10 +98,10 @@ def read_result(content: bytes | None) -> Result:
 
 
 def no_value(function: str, why: str) -> bytes:
-    """What rank 0 would have written, had it known that its value cannot be had.
+    """The content that rank 0 would have written if it had known that its value is not available.
 
     :param function: the function's name; empty where none is known to have been called.
-    :param why: why there is none.
+    :param why: why there is no value.
     """
     return json.dumps({RETURNED_BY: function, "error": why}).encode()
 
@@ -109,12 +109,12 @@ def no_value(function: str, why: str) -> bytes:
 def summarize(
     handle: JobHandle, status: JobStatus, content: bytes | None, tracker: Tracker | None = None
 ) -> dict[str, Any]:
-    """What goes into XCom at a job's end.
+    """The summary that goes into XCom at a job's end.
 
     :param handle: the job.
     :param status: its last status.
     :param content: what rank 0 wrote; see :func:`read_result`.
-    :param tracker: of the job's progress; None where that was not followed.
+    :param tracker: of the job's progress; None where it was not tracked.
     :return: JSON values; durations are in seconds, times in ISO 8601.
     """
     result = read_result(content)
@@ -140,18 +140,18 @@ def summarize(
 
 
 def without_large_value(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """A summary for where the value itself is beside it; one of some bytes stays.
+    """A summary without a large value, for use next to the value itself; a small value is kept.
 
-    :param summary: as :func:`summarize` gives it.
+    :param summary: as :func:`summarize` returns it.
     """
     return {**summary, **({"result": None} if RESULT_BYTES in summary else {})}
 
 
 def failed_figures(status: JobStatus, tracker: Tracker | None = None) -> dict[str, Any]:
-    """What is counted and measured of a job that did not succeed, named as :func:`summarize` does.
+    """The counts and measurements of a job that did not succeed, with the names that :func:`summarize` uses.
 
     :param status: its last status.
-    :param tracker: of the job's progress; None where that was not followed.
+    :param tracker: of the job's progress; None where it was not tracked.
     """
     return {"restarts": status.restarts, "metrics": storable(_reported(status, tracker)), **durations(status)}
 
@@ -201,7 +201,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    # Airflow's processes hand values to each other as MessagePack, which has no larger ones.
+    # Airflow's processes exchange values as MessagePack, which has no larger integers.
     if not -(2**63) <= (value := int(text)) < 2**64:
         raise ValueError(f"{text[:32]} is too large a number")
     return value

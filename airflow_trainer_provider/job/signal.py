@@ -1,4 +1,4 @@
-"""What wakes a task that waits."""
+"""A signal that wakes a waiting task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Signal:
-    """Wakes one task. Costs a waiting task one object, whatever it waits for."""
+    """Wakes one task. A waiting task costs one object, whatever it waits for."""
 
     __slots__ = ("_is_set", "_waiter")
 
@@ -23,7 +23,7 @@ class Signal:
         """Wait until it is set, and clear it.
 
         :param seconds: how long at most; None for ever.
-        :return: False where the time was up.
+        :return: False after a timeout.
         """
         if not self._is_set and (seconds is None or seconds > 0):
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The status of a job, in words that are the same for all backends."""
+"""The status of a job, in terms that are the same for all backends."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_trainer_provider.job.queue.place import QueuePlace
 
-#: What a shell, and Kubernetes, add to a signal's number for the exit code of a process that the signal ended.
+#: The number that a shell, and Kubernetes, add to a signal's number to form the exit code of a process that the signal
+#: ended.
 SIGNAL_BASE = 128
 
 
 def signal_name(number: int) -> str | None:
-    """The name of a signal, e.g. ``SIGKILL``; None for a number that has none, as those of real-time signals.
+    """The name of a signal, e.g. ``SIGKILL``; None for a number without a name, such as those of real-time signals.
 
     :param number: the signal's.
     """
@@ -27,10 +28,10 @@ def signal_name(number: int) -> str | None:
 
 
 class JobPhase(str, Enum):
-    """Where a job is in its life.
+    """The phase of a job.
 
-    Queued: it waits for room. Starting: it has room, and not all replicas run yet. Suspended: it was stopped by
-    request, and goes on when it is resumed.
+    Queued: it waits for room. Starting: it has room, but not all replicas run yet. Suspended: it was stopped by
+    request, and continues when it is resumed.
     """
 
     QUEUED = "queued"
@@ -44,7 +45,7 @@ class JobPhase(str, Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether the phase is final."""
         return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
 
 
@@ -57,14 +58,14 @@ class ReplicaStatus(_Record):
 
     :param group: its role.
     :param index: its index within the group.
-    :param rank: the rank of its process; None where it has several, or a launcher gives the ranks out.
+    :param rank: the rank of its process; None where it has several processes, or a launcher assigns the ranks.
     :param exit_code: of its process; None while it runs, or where a signal ended it.
     :param signal: the signal that ended it, e.g. ``SIGKILL``.
-    :param reason: one CamelCase word, as Kubernetes has it: ``Completed``, ``Error``, ``OOMKilled``, ``Stopped``.
-    :param message: more on the reason, for people.
-    :param restarts: how often it was started again.
+    :param reason: one CamelCase word, as in Kubernetes: ``Completed``, ``Error``, ``OOMKilled``, ``Stopped``.
+    :param message: details about the reason, for users.
+    :param restarts: how many times it was restarted.
     :param peak_memory_bytes: the most memory that its largest process held; None where the system does not report it.
-    :param node: the node that it runs on, or ran on last, where the backend knows; it is not part of the record.
+    :param node: the node that it runs on, or ran on last, where the backend knows it; it is not serialized.
     """
 
     group: str
@@ -97,12 +98,12 @@ class ReplicaStatus(_Record):
 
     @property
     def is_over(self) -> bool:
-        """Whether it runs no more; of one that was deleted with its part of the job, nothing else may be known."""
+        """Whether it no longer runs. If it was deleted with its part of the job, nothing else may be known about it."""
         return self.finished_at is not None or self.reason == "Deleted"
 
 
 class Progress(_Record):
-    """How far a training is, as its script reports.
+    """The progress of a training, as its script reports it.
 
     :param percent: of the work that is done.
     :param remaining_seconds: until the end, as the script estimates it.
@@ -126,25 +127,26 @@ class Progress(_Record):
 class JobStatus(_Record):
     """The status of a job.
 
-    :param phase: where it is in its life.
-    :param reason: why it is there, one CamelCase word, e.g. ``DeadlineExceeded``.
-    :param message: more on the reason, for people.
-    :param restarts: how often the whole job was started again.
+    :param phase: the phase of the job.
+    :param reason: the reason for the phase, one CamelCase word, e.g. ``DeadlineExceeded``.
+    :param message: details about the reason, for users.
+    :param restarts: how many times the whole job was restarted.
     :param first_failed: the replica that failed first, e.g. ``worker-1``.
     :param replicas: in the order of their ranks; the first one's result is the job's.
-    :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds
-        the job. It is for whoever waits, by the clock of that machine, and not part of the record.
-    :param refused_at: when the cluster refused last what the replicas wait for, as ``reason`` and ``message`` say it;
-        None where nothing is known to be refused. By the clock of who refused it; not part of the record either.
-    :param still_missing: whether that is missing for certain: controllers that go on failing may report it no more.
-        Likewise.
-    :param deadline_at: when the job's time is up, where its controller does not end it in any case; likewise.
-    :param blocked_by: the replica whose failure keeps the job from starting, and that the controller neither counts nor
-        cures; likewise.
-    :param lost: the replica that was taken away and that nothing starts again, so that the job can only fail; likewise.
-    :param queue: its place in the queue that holds it, where the backend knows; likewise.
-    :param progress: what the training reports, where the backend knows; not part of the record either.
-    :param node_address: of a node that runs a replica of a job with tools, where the backend knows; likewise.
+    :param waiting_since: since when replicas could have started and have not; None where all have, or a queue holds the
+        job. It is for the process that waits, by the clock of its machine, and is not serialized.
+    :param refused_at: when the cluster last refused what the replicas wait for, which ``reason`` and ``message`` name;
+        None where nothing is known to be refused. By the clock of the component that refused it; not serialized either.
+    :param still_missing: whether the refused object is certainly missing: controllers that keep failing may stop
+        reporting it. Likewise.
+    :param deadline_at: when the job's deadline passes, where its controller may not end the job at that time; likewise.
+    :param blocked_by: the replica whose failure keeps the job from starting, and which the controller neither counts
+        nor replaces; likewise.
+    :param lost: the replica that was disrupted and that no controller restarts, so that the job can only fail;
+        likewise.
+    :param queue: its place in the queue that holds it, where the backend knows it; likewise.
+    :param progress: what the training reports, where the backend knows it; not serialized either.
+    :param node_address: of a node that runs a replica of a job with tools, where the backend knows it; likewise.
     """
 
     phase: JobPhase

@@ -1,4 +1,4 @@
-"""The verdict on a job that can still be asked for its log."""
+"""The verdict on a job whose log can still be read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SEARCHED_LINES = 400
 
 
 async def verdict(backend: Backend, handle: JobHandle, framework: Framework, status: JobStatus) -> Diagnosis | None:
-    """Say why a job failed; None where it has not.
+    """Determine why a job failed; None where it has not failed.
 
     :param backend: where it runs.
     :param handle: the job.
-    :param framework: which it runs.
+    :param framework: its framework.
     :param status: its status.
     """
     if not status.phase.ended or status.phase is JobPhase.SUCCEEDED:
@@ -28,6 +28,6 @@ async def verdict(backend: Backend, handle: JobHandle, framework: Framework, sta
         try:
             lines = await backend.log_tail(handle, replica, _SEARCHED_LINES)
         except Exception:
-            # Pods go, and their logs with them; a disk fails. The verdict does without.
+            # Pods are deleted together with their logs, and disks fail. The verdict then does without log lines.
             lines = []
     return diagnose(handle.name, framework, status, lines)

@@ -129,7 +129,7 @@ class ControllerStatus:
 
     :param phase: succeeded, failed, suspended or restarting; None while it waits or runs.
     :param reason: one CamelCase word.
-    :param message: more on the reason, for people.
+    :param message: details about the reason, for users.
     :param restarts: how many times the whole job was restarted.
     :param job_set: the UID of the JobSet that counts the restarts; None where no JobSet does, or where it does not
         exist.

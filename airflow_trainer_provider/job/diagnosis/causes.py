@@ -1,4 +1,4 @@
-"""What a reason of Kubernetes, or of a backend, means for the next try. One row per reason."""
+"""What a reason of Kubernetes or of a backend means for the next try. One row per reason."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Literal
 RetryCanHelp = Literal["yes", "no", "unknown"]
 #: What kind of failure it is.
 FailureKind = Literal["memory", "disk", "infrastructure", "image", "user", "rejected", "start", "deadline", "unknown"]
-#: What a job that cannot start waits for: that it passes by itself, that someone mends it, or nothing at all.
+#: What can resolve a cause that keeps a job from starting: time itself, someone who corrects it, or nothing.
 Hope = Literal["itself", "someone", "none"]
 
-#: Stands before the reason of an init container.
+#: The prefix of an init container's reason.
 INIT = "Init:"
-#: Stands before the reason of a container beside the training's that has failed their pod.
+#: The prefix of the reason of another container than the training's that made their pod fail.
 SIDECAR = "Sidecar:"
-#: The reason of a job, or a pod, that was ended because its time was up: nothing failed.
+#: The reason of a job, or a pod, that was ended because its deadline passed: nothing failed.
 DEADLINE = "DeadlineExceeded"
-#: Reasons of the kubelet for a container that it cannot start yet, which only an event has.
+#: Reasons why the kubelet cannot start a container yet, which only events have.
 NODE_WARNINGS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
-#: The reason of Trainer's controller that could not create a JobSet, or what that needs.
+#: The reason of Trainer's controller when it could not create a JobSet, or an object that the JobSet needs.
 NO_JOB_SET = "TrainJobResourcesCreationFailed"
-#: The reason of a replica that ended with an exit code after which no restart helps, as the job's spec says.
+#: The reason of a replica that ended with an exit code after which no restart helps, according to the job's spec.
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 #: The reason of a local job's attempt whose files cannot be written.
 NOT_PREPARED = "PreparationFailed"
-#: The reason of a replica that held more memory than it may.
+#: The reason of a replica that used more memory than allowed.
 OUT_OF_MEMORY = "OOMKilled"
-#: The reason of a replica whose pod was deleted, and of a job of which a part was.
+#: The reason of a replica whose pod was deleted, and of a job of which a part was deleted.
 DELETED = "Deleted"
 #: The reason of a container that its node lost: how it ended is unknown.
 LOST_CONTAINER = "ContainerStatusUnknown"
-#: Reasons of a replica that ended by itself, with which the message is the end of its log.
+#: Reasons of a replica that ended by itself: its message is the end of its log.
 BY_ITSELF = ("Error", PERMANENT_EXIT_CODE)
-#: Reasons of a replica that nothing hinders: each passes through these.
+#: Reasons of a replica that starts normally: each replica passes through these.
 ON_THE_WAY = (None, "ContainerCreating", "PodInitializing", f"{INIT}ContainerCreating")
 
 
@@ -44,10 +44,10 @@ class Cause:
     """What a reason means.
 
     :param retry_can_help: whether the same job, tried again unchanged, can succeed.
-    :param infrastructure: whether the cluster or the machine failed, and not what the user gave it to run.
+    :param infrastructure: whether the cluster or the machine failed, and not the user's job.
     :param way_out: one sentence: what to do about it.
     :param kind: what kind of failure it is.
-    :param hope: what a job waits for that it keeps from starting.
+    :param hope: what can resolve it, while it keeps a job from starting.
     """
 
     retry_can_help: RetryCanHelp = "unknown"
@@ -62,7 +62,7 @@ _ERROR = Cause(kind="user")
 
 
 def _failed_it(retry_can_help: RetryCanHelp, way_out: str) -> Cause:
-    """What the cluster or the machine failed of."""
+    """The cause of a failure of the cluster or the machine."""
     return Cause(retry_can_help, True, way_out, "infrastructure")
 
 
@@ -143,7 +143,7 @@ _MEMORY = Cause("no", way_out="Raise resources_per_node.memory, or let the train
 
 #: Reasons of a controller that could not create a pod.
 _POD_NOT_CREATED = frozenset({"FailedCreate", "FailedCreatePod"})
-#: Reasons of what a controller could not create.
+#: Reasons of a controller that could not create an object.
 _NOT_CREATED = frozenset(
     {
         *_POD_NOT_CREATED,
@@ -205,7 +205,7 @@ _CAUSES: dict[str, Cause] = dict(
         *_rows(_REFUSED, "MPIJobFailedValidation ValidationError TrainingRuntimeNotSupported"),
     ]
 )
-#: What the message says is nearer to the cause than the reason: reasons, what the message holds, cause.
+#: Messages that show the cause more precisely than the reason: reasons, a pattern of the message, cause.
 _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
     (
         frozenset({"ErrImagePull", "ImagePullBackOff"}),
@@ -224,7 +224,7 @@ _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
     ),
     (_NOT_CREATED, re.compile(r"violates PodSecurity"), _POD_SECURITY),
     (_NOT_CREATED, re.compile(r"must specify (limits|requests)\."), _AMOUNTS),
-    # The API server itself has decided, and does so again until someone changes the object or the rule.
+    # The API server itself has rejected the object, and does so again until someone changes the object or the rule.
     (
         _NOT_CREATED,
         re.compile(
@@ -246,7 +246,7 @@ _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
         re.compile(r'\b(configmap|secret) "[^"]*" not found|references non-existent', re.IGNORECASE),
         _CONFIG,
     ),
-    # The scheduler waits for claims too.
+    # The scheduler also waits for claims.
     (frozenset({"Unschedulable"}), re.compile(r"persistentvolumeclaim", re.IGNORECASE), _CLAIM),
     (frozenset({"Error", "CrashLoopBackOff"}), re.compile(r"^init container fetch-"), _FETCH),
     (
@@ -254,10 +254,10 @@ _BY_MESSAGE: tuple[tuple[frozenset[str], re.Pattern[str], Cause], ...] = (
         re.compile(r"EmptyDir volume \S+ exceeds the limit"),
         Cause("no", way_out="Write less to the volume, or raise its limit: empty_dir.size in volumes.", kind="disk"),
     ),
-    # A pod over its own limit, and not on a node that had no disk left for anybody.
+    # The pod exceeded its own limit; its node did not run out of disk space.
     (frozenset({"Evicted"}), re.compile(r"exceeds the (total )?limit|exceeds its local ephemeral storage"), _DISK),
 )
-#: What a log says where its reason says nothing: a pattern of a line, cause.
+#: Log lines that show a cause that the reason does not show: a pattern of a line, cause.
 _BY_LOG: tuple[tuple[re.Pattern[str], Cause], ...] = (
     (
         re.compile(
@@ -268,7 +268,7 @@ _BY_LOG: tuple[tuple[re.Pattern[str], Cause], ...] = (
         _SHARED_MEMORY,
     ),
 )
-#: Lines of the runner that calls a function, on faults that are its own.
+#: Log lines in which the runner of a function reports its own faults: a pattern of a line, cause.
 _BY_RUNNER: tuple[tuple[re.Pattern[str], Cause], ...] = (
     (
         re.compile(r"\btrainer runner: cannot load the function: "),
@@ -284,14 +284,14 @@ _BY_RUNNER: tuple[tuple[re.Pattern[str], Cause], ...] = (
         Cause(way_out="Let the container's user write the file, and its launcher pass the variable on.", kind="user"),
     ),
 )
-#: Signals that end a process for such a reason.
+#: Signal that ends a process -> cause.
 _BY_SIGNAL = {"SIGBUS": _SHARED_MEMORY}
 #: The kubelet names the resource: OutOfcpu, OutOfmemory, OutOfnvidia.com/gpu.
 _OUT_OF = "OutOf"
 
 
 def cause_of_runner(log: Sequence[str]) -> Cause | None:
-    """What the runner of a function says of a fault of its own; None where it says nothing.
+    """The cause that the runner of a function reports for a fault of its own; None where it reports none.
 
     :param log: the last lines of a process.
     """
@@ -300,11 +300,11 @@ def cause_of_runner(log: Sequence[str]) -> Cause | None:
 
 
 def cause_of_end(signal: str | None, log: Sequence[str]) -> Cause | None:
-    """What the end of a process means whose reason says nothing.
+    """The cause of a process's end where its reason does not show it.
 
-    :param signal: that ended it.
+    :param signal: the signal that ended it.
     :param log: its last lines.
-    :return: None where neither says anything.
+    :return: None where neither shows a cause.
     """
     found = (cause for pattern, cause in _BY_LOG if any(pattern.search(line) for line in log))
     return next(found, None) or _BY_SIGNAL.get(signal or "")
@@ -314,7 +314,7 @@ def cause_of(reason: str | None, message: str | None = None) -> Cause:
     """What a reason means for the next try.
 
     :param reason: of a replica or a job.
-    :param message: what was said with it.
+    :param message: the message of the reason.
     """
     word = _common((reason or "").removeprefix(INIT), message)
     if word.startswith(SIDECAR):
@@ -326,15 +326,15 @@ def cause_of(reason: str | None, message: str | None = None) -> Cause:
 
 
 def is_of_pod_creation(reason: str | None, message: str | None = None) -> bool:
-    """Whether a controller says that it could not create a pod.
+    """Whether a controller reports that it could not create a pod.
 
     :param reason: of a job.
-    :param message: what was said with it.
+    :param message: the message of the reason.
     """
     return _common(reason or "", message) in _POD_NOT_CREATED
 
 
 def _common(reason: str, message: str | None) -> str:
-    """The reason by which other controllers say the same."""
+    """The reason that other controllers use for the same failure."""
     is_pod = reason == _MPI_NOT_CREATED[0] and _MPI_NOT_CREATED[1] in (message or "")
     return "FailedCreatePod" if is_pod else reason

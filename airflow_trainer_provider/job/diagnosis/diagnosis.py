@@ -1,4 +1,4 @@
-"""Why a job failed, from what is known of it. Pure: status and log lines in, verdict out."""
+"""Determines why a job failed. Pure: status and log lines in, verdict out."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _BEGIN = re.compile(
     r"(?P<heading_tag>(?:\S.*)?)Traceback \(most recent call last\):"
     r"|(?P<place_tag>(?:\[\w+\]: )?)  File \".*\", line \d+"
 )
-#: How a traceback ends: the exception's class, by custom capitalised or in a module, and what it says.
+#: How a traceback ends: the exception's class, by convention capitalised or in a module, and its message.
 _RAISED = re.compile(r"(?:(?:\w+\.)+\w+|[A-Z]\w*)(?::.*)?")
 #: How many lines of other processes may come in between.
 _FOREIGN_LINES = 50
-#: Bytes of each line, and of all lines of one kind, that a verdict has: it stands in the log and in XCom.
+#: The maximum bytes of each line, and of all lines of one kind, in a verdict, which goes into the log and XCom.
 _LONGEST_LINE = 4096
 _MOST_BYTES = 65536
-#: Characters of the exception's own line that its sentence has.
+#: The maximum characters of the exception's own line in the message.
 _LONGEST_WHY = 1000
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
-#: Errors of the user's own code that the same code meets again.
+#: Errors of the user's code that the same code will raise again.
 _PERMANENT_ERRORS = re.compile(
     r"^(SyntaxError|IndentationError|TabError|ImportError|ModuleNotFoundError|NameError|UnboundLocalError)\b"
 )
@@ -61,18 +61,19 @@ class Diagnosis:
     :param job: the job's name.
     :param phase: how it ended.
     :param reason: one CamelCase word.
-    :param message: one sentence for people.
+    :param message: one sentence for users.
     :param replica: the replica that failed first, e.g. ``worker-1``; None where none did.
     :param rank: the rank of the process that failed first, as far as it is known.
     :param exit_code: of that replica.
     :param signal: the signal that ended it.
     :param retry_can_help: whether the same job, tried again, can succeed.
-    :param traceback: the user's traceback; empty where the log holds none. Of a long one its end, at most 64 KiB.
+    :param traceback: the user's traceback; empty where the log holds none. A long one is reduced to its end, at most 64
+        KiB.
     :param last_log_lines: of that replica, at most 64 KiB.
     :param others: one row for each of the other replicas.
-    :param infrastructure: whether the cluster or the machine failed, and not what it was given to run.
-    :param way_out: one sentence: what to do about it; None where nothing general can be said.
-    :param kind: what kind of failure it is; the operators raise an exception of its own for each.
+    :param infrastructure: whether the cluster or the machine failed, and not the user's job.
+    :param way_out: one sentence: what to do about it; None where there is no general advice.
+    :param kind: what kind of failure it is; the operators raise a separate exception for each kind.
     """
 
     job: str
@@ -92,7 +93,7 @@ class Diagnosis:
     kind: FailureKind = "unknown"
 
     def text(self) -> str:
-        """The verdict for a log, the traceback below it."""
+        """The verdict for a log, followed by the traceback."""
         head = f"Training job {self.job} {self.phase}: {self.message} Retry can help: {self.retry_can_help}."
         if self.way_out:
             head = f"{head} {self.way_out}"
@@ -111,21 +112,22 @@ def diagnose(
     shown_lines: int = 30,
     mask: Mask = _as_it_is,
 ) -> Diagnosis:
-    """Say why a job failed.
+    """Determine why a job failed.
 
     :param job: the job's name.
     :param framework: the job's framework, which knows how its launcher names a rank.
     :param status: the job's last status.
-    :param log: the last lines of the replica that failed first; none where they went with its pod.
+    :param log: the last lines of the replica that failed first; empty where they were deleted with its pod.
     :param shown_lines: how many of them to keep.
-    :param mask: hides secrets in what is shown of the log, before it is cut: of one that is cut, a part could stay.
+    :param mask: hides secrets in the shown part of the log. It is applied before lines are cut, because a part of a cut
+        secret could remain.
     """
     log = redacted_lines(log)
     culprit = next((replica for replica in status.replicas if replica.name == status.first_failed), None)
     if culprit is None:
         return _without_culprit(job, status)
     if not log and culprit.reason in BY_ITSELF and not is_result(culprit):
-        # Kubernetes keeps the end of it in the pod's status.
+        # Kubernetes keeps the end of the log in the pod's status.
         log = (culprit.message or "").splitlines()
     traceback = _traceback(log, framework) if _may_have_raised(culprit) else ()
     rank = _rank(culprit, framework, log)
@@ -150,8 +152,9 @@ def diagnose(
 
 
 def _may_have_raised(culprit: ReplicaStatus) -> bool:
-    """Whether a traceback in the log is the reason of the end: no error of its own ends a process by SIGKILL, or with
-    0, none of the training's ends another container, and who is taken away may have logged one before.
+    """Whether a traceback in the log can be the reason for the end. No exception ends a process by SIGKILL or with 0,
+    no exception of the training ends another container, and a replica that was disrupted may have logged a traceback
+    before.
     """
     by_itself = culprit.signal != "SIGKILL" and culprit.exit_code != 0
     beside = (culprit.reason or "").startswith((INIT, SIDECAR))
@@ -159,7 +162,7 @@ def _may_have_raised(culprit: ReplicaStatus) -> bool:
 
 
 def _without_culprit(job: str, status: JobStatus) -> Diagnosis:
-    """The verdict on a job of which no replica failed first."""
+    """The verdict on a job in which no replica failed first."""
     reason = status.reason or "Unknown"
     cause = cause_of(reason, status.message)
     return Diagnosis(
@@ -177,7 +180,7 @@ def _without_culprit(job: str, status: JobStatus) -> Diagnosis:
 
 def _message(culprit: ReplicaStatus, rank: int | None, traceback: Sequence[str], log: Sequence[str], mask: Mask) -> str:
     who = f"{culprit.name} (rank {rank})" if rank is not None else culprit.name
-    # The sentence that it stands in has its own full stop.
+    # The message has its own full stop.
     why = (
         shorten(mask(traceback[-1]), _LONGEST_WHY) if traceback else (_said(culprit, log, mask) or "").removesuffix(".")
     )
@@ -189,7 +192,7 @@ def _said(culprit: ReplicaStatus, log: Sequence[str], mask: Mask) -> str | None:
         return last_words(mask(culprit.message or ""))
     text, message = "\n".join(log).rstrip(), (culprit.message or "").strip()
     if text.endswith(message):
-        # No result, but what the training logged last.
+        # It is not a result, but the last output of the training.
         return mask(message)
     return last_words(mask(text)) if _may_have_raised(culprit) else None
 
@@ -221,8 +224,8 @@ def _traceback(log: Sequence[str], framework: Framework) -> tuple[str, ...]:
     blocks = [block for block in _blocks(log) if not _is_launchers(block, framework)]
     if not blocks:
         return ()
-    # Of several processes in one log the first drags the others down. A process of its own went on after each
-    # traceback that it logged, but the last.
+    # If several processes share a log, the first one to fail brings the others down. A single process continued after
+    # each traceback that it logged, except the last one.
     return tuple(blocks[0 if framework.processes_per_node else -1])
 
 
@@ -249,7 +252,9 @@ def _is_launchers(block: Sequence[str], framework: Framework) -> bool:
 
 
 def _block(lines: Sequence[str], start: int = 0) -> list[int]:
-    """Where the lines of the traceback are that begins there: frames, the exception's own line, the chained ones."""
+    """The indices of the lines of the traceback that begins at ``start``: frames, the exception's own line, chained
+    tracebacks.
+    """
     end = _end(lines, start)
     block = [at for at in range(start, end + 1) if at in (start, end) or lines[at].startswith(" ")]
     rest = lines[end + 1 : end + 5]
@@ -259,7 +264,7 @@ def _block(lines: Sequence[str], start: int = 0) -> list[int]:
 
 
 def _end(lines: Sequence[str], start: int) -> int:
-    """Where the exception's own line is."""
+    """The index of the exception's own line."""
     others = [at for at in range(start + 1, len(lines)) if not lines[at].startswith(" ")]
     if not others:
         return len(lines) - 1

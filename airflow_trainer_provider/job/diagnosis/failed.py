@@ -15,6 +15,6 @@ class JobFailed(TrainJobError):
     def __init__(self, diagnosis: Diagnosis) -> None:
         self.diagnosis = diagnosis
         super().__init__()
-        # Not redacted again: the diagnosis is, and its traceback contains code.
+        # Not redacted again: the diagnosis is redacted already, and its traceback contains code.
         self.args = (diagnosis.text(),)
         self.retryable = diagnosis.retry_can_help != "no"

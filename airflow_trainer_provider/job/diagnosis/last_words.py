@@ -12,7 +12,7 @@ from airflow_trainer_provider.job.status import ReplicaStatus
 _ERROR = re.compile(r"(?:\[\w+\]: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt): \S.*)")
 #: Rulers, headings and table rows in the output of launchers.
 _LAYOUT = re.compile(r"\W*|.*:|\w+ +: .*|(?:\w+: )?<.*>")
-#: Characters.
+#: The maximum length, in characters.
 _LONGEST = 300
 
 
@@ -28,7 +28,7 @@ def last_words(message: str | None) -> str | None:
 
 
 def is_result(end: ReplicaStatus) -> bool:
-    """Whether the message of a failed replica is the result that it had written before, and no error.
+    """Whether the message of a failed replica is the result that it had written before, and not an error.
 
     :param end: of the replica.
     """

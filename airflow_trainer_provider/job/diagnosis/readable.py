@@ -10,7 +10,7 @@ from airflow_trainer_provider.text.mask import Mask
 from airflow_trainer_provider.text.printable import printable
 from airflow_trainer_provider.text.redaction import redacted_lines, redacted_text
 
-#: Reasons with which the message is the end of the container's log.
+#: Reasons for which the message is the end of the container's log.
 _LOGGED = (*BY_ITSELF, OUT_OF_MEMORY, f"{INIT}Error", f"{SIDECAR}Error")
 
 

@@ -1,4 +1,4 @@
-"""How the replicas of a job find the folder for its checkpoints."""
+"""Gives the replicas of a job access to the folder for its checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_trainer_provider.spec.volumes import RESERVED_NAME
 
 #: The variable that holds the folder, in each replica.
 DIR_VARIABLE = "TRAINER_CHECKPOINT_DIR"
-#: Where the pods of a cluster have it.
+#: The path at which pods in a cluster mount the folder.
 MOUNT_PATH = "/mnt/trainer-checkpoints"
 VOLUME_NAME = f"{RESERVED_NAME}checkpoints"
 
@@ -19,8 +19,8 @@ VOLUME_NAME = f"{RESERVED_NAME}checkpoints"
 def mounted(job: JobPlan, folder: str) -> JobPlan:
     """The job with the folder mounted into each replica, and named in its environment.
 
-    :param job: for a cluster; with checkpoints.
-    :param folder: the name of the folder that their scope has.
+    :param job: a job with checkpoints, for a cluster.
+    :param folder: the name of the folder for the scope of the checkpoints.
     """
     given = job.spec.checkpoint
     assert given is not None, "only a job with checkpoints has a folder for them"
@@ -35,7 +35,7 @@ def with_folder(job: JobPlan, folder: str, volumes: tuple[Volume, ...] = ()) -> 
 
     :param job: the job.
     :param folder: the path by which the replicas find it.
-    :param volumes: what each replica mounts for it.
+    :param volumes: the volumes that each replica mounts for it.
     """
 
     def placed(replica: Replica) -> Replica:

@@ -1,4 +1,4 @@
-"""The neutral shape that every framework fills in."""
+"""The common interface of all frameworks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Address:
-    """Where the other replicas reach one of them.
+    """The address at which the other replicas reach a replica.
 
     :param host: host name or IP address.
-    :param port: the port that the framework's rendezvous may use there; a text stands for one not known yet.
+    :param port: the port that the framework's rendezvous may use there; a string is a placeholder for a port that is
+        not known yet.
     """
 
     host: str
@@ -38,7 +39,8 @@ class Role:
 
     :param name: as the user writes it in ``replicas``.
     :param most: how many there can be at most; None means any number.
-    :param waited_for: the job has succeeded when all replicas of these roles have; the others are then ended.
+    :param waited_for: whether the job succeeds only once the replicas of this role have succeeded. When all replicas
+        that are waited for have succeeded, the others are ended.
     :param runs_command: False where another role's launcher starts the processes there.
     """
 
@@ -60,28 +62,28 @@ def no_files(job: JobPlan, addresses: Addresses) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Framework:
-    """What one framework brings to a job.
+    """What one framework defines for its jobs.
 
     :param name: as in ``TrainJobSpec.framework``.
-    :param title: as people write it.
+    :param title: its name as people write it.
     :param roles: in the order of their ranks.
-    :param automatic: the role of which there is one without being asked for; None: there are only workers.
-    :param automatic_trains: whether that one counts as one of ``num_nodes``.
-    :param automatic_required: None, or why there cannot be a job without it.
+    :param automatic: the role of which a job has one replica by default; None where a job has only workers by default.
+    :param automatic_trains: whether that replica counts as one of ``num_nodes``.
+    :param automatic_required: None, or why a job cannot exist without that replica.
     :param environment: (job, replica, addresses) -> the variables by which this replica finds the others.
-    :param launch: (command, job) -> the launcher's words, and the command as that launcher wants it.
-    :param launchers: programs and ``python -m`` modules that are such a launcher.
+    :param launch: (command, job) -> the launcher's words, and the command in the form that the launcher expects.
+    :param launchers: the programs and ``python -m`` modules that are the framework's launcher.
     :param files: (job, addresses) -> files the replicas read, by name, in the folder ``$TRAINER_FILES``.
     :param processes_per_node: whether the launcher can start several processes on a node.
-    :param processes_by_keyword: whether it also takes ``auto``, ``cpu`` and ``gpu``.
-    :param processes_variable: the variable that holds their number; None where a file does.
+    :param processes_by_keyword: whether the launcher also accepts ``auto``, ``cpu`` and ``gpu``.
+    :param processes_variable: the variable that holds the number of processes; None where a file holds it.
     :param elastic: whether the number of nodes may vary.
-    :param rank_variable: the variable that holds a process's rank, where its launcher cannot be left to see to
-        its lines and its exit code.
-    :param other_rank_variables: those that hold it under another launcher, or under none.
-    :param remote_shell_variables: the variables that name the program by which its launcher starts processes on other
-        hosts, as ssh does.
-    :param refused_roles: roles that others know for it, each with the way out.
+    :param rank_variable: the variable that holds a process's rank, where the launcher does not handle the lines and the
+        exit codes of its processes well enough.
+    :param other_rank_variables: the variables that hold the rank under another launcher, or without a launcher.
+    :param remote_shell_variables: the variables that name the program, such as ssh, with which its launcher starts
+        processes on other hosts.
+    :param refused_roles: roles that other tools have for the framework, each with the way out.
     :param failed_rank: finds the rank that failed first in a launcher's own log; group ``rank`` holds it.
     :param launcher_traceback: matches the last line of a traceback that is the launcher's, not the user's.
     """
@@ -108,7 +110,7 @@ class Framework:
     launcher_traceback: re.Pattern[str] | None = None
 
     def role(self, name: str) -> Role:
-        """The role of that name, which is known to exist."""
+        """The role of that name, which has to exist."""
         return next(role for role in self.roles if role.name == name)
 
     def trains(self, role: str) -> bool:

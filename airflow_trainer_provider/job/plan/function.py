@@ -1,4 +1,4 @@
-"""How a process finds the function that its job runs."""
+"""The variables by which a process finds the function that its job runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_trainer_provider.training.progress import RANKS_VARIABLE
 
 
 def function_environment(job: JobPlan, folder: str) -> dict[str, str]:
-    """The variables of the runner; none where the job runs a command of the user's own.
+    """The variables of the function runner; empty where the job runs a command of the user.
 
     :param job: the job.
     :param folder: where the replicas find the function's files.

@@ -30,15 +30,15 @@ def lay_out(
     *,
     processes_are_read: bool = True,
 ) -> JobPlan:
-    """Fill in what the framework knows.
+    """Lay out a job's replicas, with the defaults of its framework.
 
     :param spec: what the user asked for.
-    :param framework: of the spec's name.
-    :param node_pool_label: the label of node pools where the spec does not say.
-    :param processes_are_read: refuse a number of processes that no launcher reads.
+    :param framework: the framework that the spec names.
+    :param node_pool_label: the label that names the pool of a node, where the spec does not set it.
+    :param processes_are_read: whether to refuse a number of processes that no launcher reads.
     :return: the job, replica by replica.
-    :raises SpecError: the framework has no such role, or cannot do what was asked, which is never left out silently; or
-        there would be too many replicas.
+    :raises SpecError: the framework does not have a role, or does not support a setting (no setting is ignored
+        silently), or there would be too many replicas.
     """
     problems = [*_unknown_roles(spec, framework), *_unsupported(spec, framework)]
     if problems:
@@ -67,7 +67,7 @@ def lay_out(
 
 
 def is_sized(spec: TrainJobSpec) -> bool:
-    """Whether the user gave the number of nodes, in any of the fields that have it.
+    """Whether the user gave the number of nodes, in any of the fields for it.
 
     :param spec: of the job.
     """
@@ -76,7 +76,9 @@ def is_sized(spec: TrainJobSpec) -> bool:
 
 
 def _unread_processes(job: JobPlan, replica: Replica) -> Iterator[Problem]:
-    """A number of processes for a command that begins with a launcher of its own, or is run without one."""
+    """The problem of a number of processes that is not read, because the command begins with another launcher, or runs
+    without one.
+    """
     field, _ = job.source(replica, "command")
     other, variable = other_launcher(replica.command, job.framework.launchers), job.framework.processes_variable
     processes = job.spec.num_proc_per_node
@@ -91,7 +93,7 @@ def _unread_processes(job: JobPlan, replica: Replica) -> Iterator[Problem]:
 
 
 def _wrong_elastic(job: JobPlan, replica: Replica) -> Iterator[Problem]:
-    """A command that begins with a launcher of its own where the number of nodes may vary."""
+    """The problem of a command that begins with another launcher, although the number of nodes may vary."""
     other = other_launcher(replica.command, job.framework.launchers)
     if job.spec.elastic and other:
         field, _ = job.source(replica, "command")
@@ -100,7 +102,7 @@ def _wrong_elastic(job: JobPlan, replica: Replica) -> Iterator[Problem]:
 
 
 def _reads_processes(job: JobPlan, replica: Replica) -> bool:
-    """Whether a command that is run as it is learns how many processes it should start."""
+    """Whether a command that runs without the framework's launcher can read the number of processes."""
     variable = job.framework.processes_variable
     if variable is None or not job.framework.launchers.isdisjoint(programs_of(replica.command)):
         return True
@@ -161,7 +163,9 @@ def _commands_without_effect(group: ReplicaGroup, role: Role, framework: Framewo
 
 
 def _counts(spec: TrainJobSpec, framework: Framework) -> dict[str, int]:
-    """How many replicas of each role. Settings of a group say nothing of its size, except that it is there."""
+    """The number of replicas of each role. The settings of a group do not give its size, except that the group
+    exists.
+    """
     counts = {name: group.replicas or 1 for name, group in spec.replicas.items() if name != _WORKER}
     if framework.automatic and not spec.elastic and not _sized_by_groups(spec):
         counts.setdefault(framework.automatic, 1)
@@ -170,7 +174,7 @@ def _counts(spec: TrainJobSpec, framework: Framework) -> dict[str, int]:
 
 
 def _sized_by_groups(spec: TrainJobSpec) -> bool:
-    """Whether only ``replicas`` says how many nodes there are: no master is added then."""
+    """Whether only ``replicas`` gives the number of nodes: then no master is added."""
     # Groups such as ps train nothing, and do not count.
     sized = _WORKER in spec.replicas and spec.replicas[_WORKER].replicas is not None
     return sized and spec.num_nodes is None and spec.num_workers is None
@@ -205,7 +209,9 @@ def _wrong_counts(spec: TrainJobSpec, framework: Framework, counts: dict[str, in
 
 
 def _wrong_size(spec: TrainJobSpec, framework: Framework, name: str, count: int) -> Iterator[Problem]:
-    """A group that gives another number than the job has, or settings of replicas that the job does not have."""
+    """The problem of a group whose number of replicas contradicts the job's size, or of settings for replicas that the
+    job does not have.
+    """
     group = spec.replicas.get(name)
     if group and group.replicas and group.replicas != count:
         size = "elastic" if spec.elastic else "num_nodes" if spec.num_nodes is not None else "num_workers"
@@ -232,8 +238,8 @@ def _wrong_overrides(spec: TrainJobSpec, counts: dict[str, int]) -> list[Problem
 
 @dataclass(frozen=True)
 class _Shared:
-    """Settings of a group that are made of two scopes. All its replicas have the very same objects, which makes it
-    cheap to compare them.
+    """Settings of a group, merged from those of the job and of the group. All replicas of the group share the same
+    objects, so that comparing them is cheap.
     """
 
     scheduling: Scheduling | None
@@ -264,7 +270,7 @@ def _replica(job: JobPlan, role: Role, index: int, shared: _Shared, rank: int) -
     command = _first(override.command, group.command, spec.command)
     args = _first(override.args, group.args, spec.args)
     launcher, words = _launched(job, command) if command and role.runs_command else ((), ())
-    # A launcher is no node: what each node needs is not for it.
+    # A launcher that does not train is not a node, and does not get the resources of a node.
     per_node = spec.resources_per_node if job.framework.trains(role.name) else None
     return Replica(
         group=role.name,
@@ -288,7 +294,7 @@ def _first(*values: T | None) -> T | None:
 
 
 def _launched(job: JobPlan, command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The launcher's words, and the command as that launcher wants it."""
+    """The launcher's words, and the command in the form that the launcher expects."""
     if job.spec.mpi.name == "none" or begins_with_launcher(command, job.framework.launchers):
         return (), command
     return job.framework.launch(command, job)

@@ -10,12 +10,12 @@ from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.spec import TrainJobSpec
 from airflow_trainer_provider.spec.values.limits import MOST_REPLICAS, MOST_WORD_BYTES
 
-#: No replica anywhere has a shorter address.
+#: No replica on any backend has a shorter address.
 _SHORTEST = Address("127.0.0.1", 10000)
 
 
 def size_field(spec: TrainJobSpec) -> tuple[str, int | None]:
-    """The field that makes a job as large as it is, and its value.
+    """The field that determines the size of a job, and its value.
 
     :param spec: of the job.
     """
@@ -47,7 +47,7 @@ def check_roster(job: JobPlan, addresses: Addresses | None = None) -> None:
     """Refuse a job whose list of replica addresses does not fit into a variable.
 
     :param job: the job.
-    :param addresses: where the replicas reach each other; None for the shortest that there can be.
+    :param addresses: the addresses of the replicas; None for the shortest possible addresses.
     :raises SpecError: a variable would be longer than Linux takes.
     """
     known = addresses or {replica.name: _SHORTEST for replica in job.replicas}

@@ -1,4 +1,4 @@
-"""The spec of a job that ran out of memory, with more of it, as ``run_policy.on_oom`` says."""
+"""Raises the memory of a job that ran out of memory, according to ``run_policy.on_oom``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MI = 2**20
 class MoreMemory:
     """The next job of a task whose last one ran out of memory.
 
-    :param replica: which had too little.
-    :param field: of the spec, which gave it its memory.
+    :param replica: the replica that had too little memory.
+    :param field: the field of the spec that sets its memory.
     :param before: its limit until now.
     :param after: its limit from now on.
-    :param spec: with that limit.
+    :param spec: the spec with the new limit.
     """
 
     replica: str
@@ -38,16 +38,16 @@ class MoreMemory:
 
 
 def more_memory(job: Plan, name: str) -> MoreMemory | None:
-    """Raise the memory of a replica that ran out of it, and of those that have theirs from the same field.
+    """Raise the memory of a replica that ran out of it, and of the replicas whose memory the same field sets.
 
-    :param job: that failed.
+    :param job: the job that failed.
     :param name: of the replica.
     :return: None where ``run_policy.on_oom`` allows no more.
     """
     if not isinstance(job, JobPlan) or job.spec.run_policy.on_oom is None:
         return None
     on_oom = job.spec.run_policy.on_oom
-    # A runtime may have more nodes than the task names; they are all alike.
+    # A runtime may have more nodes than the task names; all nodes are alike.
     replica = next((each for each in job.replicas if each.name == name), job.nodes[0])
     field, resources = job.source(replica, "resources")
     before = resources.memory.limits if resources and resources.memory else None
@@ -61,10 +61,10 @@ def more_memory(job: Plan, name: str) -> MoreMemory | None:
 
 
 def grown(job: Plan, more: MoreMemory, lay_out: Callable[[TrainJobSpec], JobPlan]) -> JobPlan:
-    """The job with more memory. Another try that asks for the first one takes it for its own.
+    """The job with more memory. Another try that asks for the original job recognizes it as its own.
 
-    :param job: that ran out of it.
-    :param more: how much.
+    :param job: the job that ran out of memory.
+    :param more: the new memory.
     :param lay_out: lays a spec out.
     """
     assert isinstance(job, JobPlan), "a manifest has no on_oom"
@@ -72,7 +72,7 @@ def grown(job: Plan, more: MoreMemory, lay_out: Callable[[TrainJobSpec], JobPlan
 
 
 def _times(amount: str, factor: float, most: str) -> str:
-    """An amount of memory some times, in whole MiB; at most so much."""
+    """An amount of memory multiplied by a factor, in whole MiB, up to a maximum."""
     wanted = math.ceil(parse_quantity(amount) * Decimal(str(factor)) / _MI)
     return most if wanted * _MI >= parse_quantity(most) else f"{wanted}Mi"
 

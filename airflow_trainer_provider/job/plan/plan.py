@@ -24,17 +24,17 @@ from airflow_trainer_provider.spec import (
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica, with everything that the spec says of it in one place.
+    """One replica, with all settings of the spec that apply to it.
 
     :param group: its role.
     :param index: its index within the group.
     :param rank: its rank among all replicas, in the order of the framework's roles.
-    :param launcher: what stands before the command; empty where the command runs as it is.
+    :param launcher: the words before the command; empty where the command runs as it is.
     :param command: what its processes run; empty: the image's entry point.
     :param args: words after the command.
     :param scheduling: where its pod may run, with the label of the node pools.
     :param pod: settings of its pod.
-    :param volumes: what is mounted into it, those of the job and of its group in one list.
+    :param volumes: the volumes that are mounted into it: those of the job and of its group in one list.
     """
 
     group: str
@@ -58,7 +58,7 @@ class Replica:
 
     @property
     def texts(self) -> dict[str, str]:
-        """The variables whose values the spec has; those of the others are known in the cluster only."""
+        """The variables whose values are in the spec; the values of the others are known only in the cluster."""
         return {name: value for name, value in self.env.items() if isinstance(value, str)}
 
     @property
@@ -72,11 +72,11 @@ class JobPlan:
     """A spec, its framework, and the replicas they make.
 
     :param spec: what the user asked for.
-    :param framework: what the framework brings.
+    :param framework: its framework.
     :param replicas: in the order of their ranks.
-    :param node_pool_label: the label of node pools where the spec does not say.
-    :param asked: the spec before the task gave the job more memory; None where it has not. By it another try knows the
-        job as its own.
+    :param node_pool_label: the label that names the pool of a node, where the spec does not set it.
+    :param asked: the spec before the task gave the job more memory; None where it has not. Another try recognizes the
+        job as its own by this spec.
     """
 
     spec: TrainJobSpec
@@ -93,7 +93,7 @@ class JobPlan:
     @property
     def one_rank_each(self) -> bool:
         """Whether each replica is one process, whose rank is the replica's."""
-        # The rendezvous of an elastic job assigns the ranks again, and mpirun its own.
+        # The rendezvous of an elastic job reassigns the ranks, and mpirun assigns its own ranks.
         if self.spec.num_proc_per_node != 1 or self.spec.elastic or self.is_launched:
             return False
         return not any(other_launcher(replica.command, self.framework.launchers) for replica in self.replicas)
@@ -107,12 +107,12 @@ class JobPlan:
         return {name: tuple(replicas) for name, replicas in groupby(self.replicas, attrgetter("group"))}
 
     def source(self, replica: Replica, field: str) -> tuple[str, Any]:
-        """Where the user wrote what a replica has.
+        """Where the user wrote a setting of a replica.
 
-        :param replica: one of these.
+        :param replica: one of the job's replicas.
         :param field: a field of :class:`~airflow_trainer_provider.spec.job.ReplicaSettings`.
-        :return: the field's path in the spec, and its value there; the job's own where no group says otherwise, and
-            None for the resources of a launcher, which ``resources_per_node`` does not reach.
+        :return: the field's path in the spec, and its value there; the job's own field where no group sets it, and None
+            for the resources of a launcher, to which ``resources_per_node`` does not apply.
         """
         group = self.spec.replicas.get(replica.group, ReplicaGroup())
         for at, override in enumerate(group.overrides):
@@ -139,13 +139,13 @@ class JobPlan:
 
 @dataclass(frozen=True)
 class ManifestPlan:
-    """A job that a user's own manifest describes; what :class:`JobPlan` is for a spec.
+    """A job that a user's own manifest describes; the counterpart of :class:`JobPlan` for a spec.
 
     :param spec: what the user asked for.
     :param backend: the backend of the manifest's kind.
     :param kind: key of the manifest's kind, e.g. ``pytorchjob``.
-    :param framework: which it runs; the unknown one where neither the manifest's kind nor the user says.
-    :param deadline: seconds after which the cluster ends the job; None for what the manifest says.
+    :param framework: its framework; the unknown one where neither the manifest's kind nor the user names one.
+    :param deadline: seconds after which the cluster ends the job; None for the manifest's own deadline.
     """
 
     spec: ManifestSpec

@@ -1,4 +1,6 @@
-"""What a command runs: its program, and what interpreters and runners such as ``uv run`` start in its place."""
+"""Finds the programs that a command runs: its own program, and those that interpreters and runners such as ``uv run``
+start.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +9,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-#: A command line, one word an item.
+#: A command line, one item per word.
 Command = tuple[str, ...]
 
 #: Options of Python: flags and ``-m``, in one word or before the module, and those that take the next word.
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(?P<name>.*)")
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-#: A runner starts a program that may be a runner as well.
+#: The maximum number of nested runners: a runner starts a program that may be a runner as well.
 _MOST_RUNNERS = 5
 
 
 @dataclass(frozen=True)
 class _Runner:
-    """A program that starts the program which its words name.
+    """A program that starts another program, which its arguments name.
 
-    :param verb: the subcommand that does so; empty for none.
+    :param verb: the subcommand that starts the program; empty for none.
     :param with_value: its options that take the next word.
-    :param module_flags: its options by which the program is a Python module.
+    :param module_flags: its options after which the program is a Python module.
     :param takes_variables: whether words such as ``NAME=value`` may come before the program.
     """
 
@@ -49,7 +51,8 @@ _UV = _options(
 )
 _UV_TOOL = _UV | _options("--build-constraints --constraints --overrides --torch-backend -b -c")
 _CONDA = _Runner("run", _options("--cwd --name --prefix --root-prefix -n -p -r"))
-#: By the name of the program. Not pdm, pixi, hatch and others: what they run may be a project's name for a command.
+#: Name of the program -> runner. Without pdm, pixi, hatch and others: what they run may be a project's alias for a
+#: command.
 _RUNNERS: Mapping[str, _Runner] = {
     "conda": _CONDA,
     "env": _Runner(with_value=_options("--chdir --unset -C -u"), takes_variables=True),
@@ -72,7 +75,7 @@ _RUNNERS: Mapping[str, _Runner] = {
 
 
 def programs_of(command: Command) -> Iterator[str]:
-    """What a command runs: its program, and the module or script that a Python interpreter runs.
+    """The programs that a command runs: its own program, and the module or script that a Python interpreter runs.
 
     :param command: what the user wrote; it may begin with runners, each of which is among the programs.
     """
@@ -112,7 +115,7 @@ def _run_by_python(options: Command) -> Iterator[str]:
 def _run_by(runner: _Runner, options: Command) -> tuple[bool, Command]:
     """Whether a runner starts a Python module, and the command that it starts; empty where it starts none.
 
-    :param options: the words behind the runner.
+    :param options: the words after the runner.
     """
     verb, is_module, index = runner.verb, False, 0
     while index < len(options):

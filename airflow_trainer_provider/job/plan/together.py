@@ -1,4 +1,4 @@
-"""Whether anything places the pods of a job together, where that matters."""
+"""Checks whether the pods of a job are placed together, where that matters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from airflow_trainer_provider.job.plan.plan import JobPlan, Plan
 
 
 def placed_apart(job: Plan) -> str | None:
-    """What to warn of where each pod of a job is placed by itself, although several need accelerators.
+    """A warning about a job whose pods are each placed on their own, although several need accelerators.
 
     :param job: the job.
-    :return: None where nothing is known to be wrong. A scheduler, a runtime or a manifest of the user's own may place
-        the pods together.
+    :return: the warning; None where nothing is known to be wrong. A scheduler, a runtime or a manifest of the user's
+        own may place the pods together.
     """
     if not isinstance(job, JobPlan) or _is_cared_for(job):
         return None

@@ -1,16 +1,16 @@
-"""Where the tools of a job are reached."""
+"""The addresses of a job's tools."""
 
 from __future__ import annotations
 
 from airflow_trainer_provider.job.plan.plan import JobPlan, Replica
 from airflow_trainer_provider.spec import Tool
 
-#: Stands in an address for what only the cluster knows: the port of its nodes, and their address.
+#: Placeholders in an address for values that only the cluster knows: the node port, and the address of a node.
 PORT, NODE = "<port>", "<node>"
 
 
 def tool_replica(job: JobPlan) -> Replica:
-    """The replica whose ports the tools are: the first that trains, where mpirun starts rank 0 as well.
+    """The replica on whose ports the tools listen: the first one that trains, on which mpirun starts rank 0 as well.
 
     :param job: the job.
     """
@@ -18,7 +18,7 @@ def tool_replica(job: JobPlan) -> Replica:
 
 
 def filled(tool: Tool, job: str, namespace: str) -> Tool:
-    """A tool with the job's name and namespace in the places that its fields have for them.
+    """A tool with the placeholders in its fields replaced by the job's name and namespace.
 
     :param tool: as the spec has it.
     :param job: the job's name.
@@ -34,8 +34,8 @@ def filled(tool: Tool, job: str, namespace: str) -> Tool:
 def url_of(tool: Tool, host: str) -> str:
     """The address of a tool.
 
-    :param tool: with its places filled.
-    :param host: where its Service, or this machine, listens.
+    :param tool: with its placeholders replaced.
+    :param host: the host of its Service, or of this machine.
     """
     if tool.access == "ingress":
         base = f"{'https' if tool.tls_secret else 'http'}://{tool.host}"
@@ -50,7 +50,7 @@ def with_node(url: str, address: str) -> str:
     """An address with a node of the cluster in it.
 
     :param url: from :func:`url_of`.
-    :param address: of any node: each forwards its ports to the pod.
+    :param address: the address of any node: each node forwards its ports to the pod.
     """
     return url.replace(NODE, f"[{address}]" if ":" in address else address)
 
@@ -58,6 +58,6 @@ def with_node(url: str, address: str) -> str:
 def is_whole(url: str) -> bool:
     """Whether an address can be opened as it is.
 
-    :param url: from :func:`url_of`, maybe with what the cluster has said since.
+    :param url: from :func:`url_of`, possibly with values that the cluster has provided since.
     """
     return NODE not in url and PORT not in url

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
-#: Points of a metric, and of all metrics together.
+#: The maximum number of points of a metric, and of all metrics together.
 MOST_POINTS = 500
 _MOST_TOGETHER = 3000
-#: Digits of a value in the history; the last value is kept whole.
+#: Significant digits of a value in the history. The last value of a metric is also kept elsewhere, with all digits.
 _DIGITS = 7
 
 
-# With slots: a triggerer holds thousands for each of its jobs.
+# With slots, because a triggerer holds thousands of points for each of its jobs.
 @dataclass(frozen=True, slots=True)
 class Point:
     """A value of a metric.
@@ -66,7 +66,7 @@ class History:
 
     @classmethod
     def parse(cls, value: Any) -> History:
-        """Read what :meth:`to_json` has made.
+        """Read the value that :meth:`to_json` returned.
 
         :raises Exception: it is something else.
         """
@@ -99,7 +99,7 @@ def thinned(points: Sequence[Point], limit: int) -> list[Point]:
     kept = {0}
     for bucket in _buckets(older, share):
         values = [at for at in bucket if older[at].value is not None]
-        # A gap stays one.
+        # A gap remains a gap.
         kept.update([at for at in bucket if older[at].value is None][:1])
         if values:
             kept.update({min(values, key=lambda at: _value(older[at])), max(values, key=lambda at: _value(older[at]))})
@@ -107,7 +107,7 @@ def thinned(points: Sequence[Point], limit: int) -> list[Point]:
 
 
 def _buckets(points: Sequence[Point], count: int) -> Iterator[list[int]]:
-    """The indices of points by stretches of the same length, in steps that were done."""
+    """The indices of points, grouped into stretches of the same number of steps."""
     places = [0, *accumulate(_done(before, after) for before, after in pairwise(points))]
     width = places[-1] / count or 1
     buckets: dict[int, list[int]] = {}

@@ -1,27 +1,27 @@
-"""How many steps a second a training does, over the last minutes."""
+"""The steps per second of a training, over the last minutes."""
 
 from __future__ import annotations
 
 from collections import deque
 
-#: How far back is looked, and how close together two samples may be; seconds.
+#: The length of the window, and the minimum distance of two samples, in seconds.
 _WINDOW = 300.0
 _APART = 1.0
 
 
 class Rate:
-    """Steps a second, over samples of one attempt."""
+    """Steps per second, over samples of one attempt."""
 
     def __init__(self) -> None:
-        # Each with the time at which it began, its time and its step. What comes at once, as the lines of a while in
-        # which nothing was read, is one sample.
+        # Each sample has the time at which it began, its last time and its step. Steps that come at once, e.g. from
+        # lines that are read after a pause, are one sample.
         self._samples: deque[tuple[float, float, int]] = deque()
 
     def add(self, at: float, step: int) -> None:
         """Process a step.
 
         :param at: when it was reported, in seconds since 1970.
-        :param step: not lower than the one before.
+        :param step: not lower than the previous one.
         """
         if self._samples and at - self._samples[-1][0] < _APART:
             self._samples[-1] = (self._samples[-1][0], at, step)
@@ -31,7 +31,7 @@ class Rate:
             self._samples.popleft()
 
     def value(self) -> float | None:
-        """Steps a second; None until there are two samples."""
+        """Steps per second; None until there are two samples."""
         if len(self._samples) < 2:
             return None
         (_, first, begin), (_, last, end) = self._samples[0], self._samples[-1]

@@ -14,11 +14,11 @@ from airflow_trainer_provider.text.numbers import NOT_FINITE
 from airflow_trainer_provider.text.storable import storable_text
 from airflow_trainer_provider.training.progress import KEY, MOST_CHARACTERS, MOST_METRICS, MOST_STEPS
 
-#: What a line has to contain to be looked at more closely.
+#: Only a line that contains this is parsed as a report.
 _MARKER = f'"{KEY}"'
-#: The braces before the mark that may begin the object.
+#: How many braces before the marker are tried as the beginning of the object.
 _MOST_BRACES = 8
-#: The characters of a line that regular expressions search.
+#: How many characters of a line the regular expressions search.
 _SEARCHED = 2048
 _MOST_PATH = 1024
 #: Processor time of the expressions for one line, in seconds, and how many lines may take longer.
@@ -32,13 +32,13 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Report:
-    """What a script reports at one time. None, or an empty mapping, where it does not.
+    """What a script reports at one time. A field that it does not report is None, or an empty mapping.
 
     :param step: how many steps are done.
     :param total_steps: how many there are.
     :param percent: of the work that is done, where there are no steps.
     :param remaining_seconds: until the end, as the script estimates it.
-    :param metrics: by name; not finite where the script says so.
+    :param metrics: by name; values may be infinite or NaN.
     :param checkpoint: the last one: its ``step`` and ``path``.
     :param resumed_from: the checkpoint from which the training has begun, likewise.
     """
@@ -56,13 +56,13 @@ def read_json_line(text: str) -> Report | None:
     """The report in a line that contains one; None for any other line.
 
     :param text: of the line, whatever a launcher has put before the report.
-    :raises Malformed: it has the mark of a report, and cannot be read.
+    :raises Malformed: it has the marker of a report, but cannot be read.
     """
     at = text.find(_MARKER)
     if at < 0:
         return None
     begin, failures = at, []
-    # From the nearest brace outwards: other objects, and text with a brace in it, may stand before the key.
+    # From the nearest brace outwards: other objects, and text with a brace in it, may come before the key.
     for _ in range(_MOST_BRACES):
         begin = text.rfind("{", 0, begin)
         if begin < 0:
@@ -93,7 +93,7 @@ class Patterns:
         """What the expressions find in a line; None for nothing.
 
         :param text: of the line.
-        :raises Malformed: what was found is no number, or the expressions take too long.
+        :raises Malformed: a match is not a number, or the expressions take too long.
         """
         if not self._expressions:
             return None
@@ -111,7 +111,7 @@ class Patterns:
     def _note_slow(self) -> None:
         self._slow += 1
         if self._slow >= _MOST_SLOW:
-            # The event loop waits meanwhile, with all the other jobs that are waited for in it.
+            # Meanwhile the event loop is blocked, and with it all other jobs that wait in it.
             self._expressions = {}
             raise Malformed("the regular expressions take too long for a line, and are not used any more")
 
@@ -155,9 +155,9 @@ def whole_steps(name: str, value: Any, least: int = 0) -> int | None:
     """A number of steps; None for None.
 
     :param name: of the value.
-    :param value: as JSON or an expression gives it.
+    :param value: from JSON, or from an expression.
     :param least: the smallest that it may be.
-    :raises Malformed: it is something else.
+    :raises Malformed: it is not such a number.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Passes the progress of a job, and its status, to whoever shows it: now and then, and only what has changed."""
+"""Reports the progress and the status of a job for display: at intervals, and only what has changed."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two writes.
 PACE = 10.0
-#: Seconds in which all is read and written that is left at the job's end.
+#: Seconds in which all remaining reads and writes have to be done at the job's end.
 LAST_SECONDS = 10.0
-#: Seconds for which the lines of a job wait for what an earlier process has reported of it.
+#: Seconds for which the lines of a job wait until the reports of an earlier process have been read.
 READ_SECONDS = 60.0
-#: Seconds before it is read again, where that has failed.
+#: Seconds before the earlier reports are read again after a failure.
 PAUSES = (5.0, 10.0, 20.0, 40.0)
 _LONGEST_PAUSE = 60.0
-#: How often it is read at the job's end, each a tenth of that time after the one before.
+#: How many times they are read at the job's end, each a tenth of ``LAST_SECONDS`` after the previous time.
 _LAST_READS = 5
-#: Reports and statuses that are kept until it is known.
+#: How many reports and statuses are kept until the earlier reports are known.
 _MOST_EARLY = 1000
 
 _HOW_TO = "docs/how-to/checkpoints.md says how to save them, and to begin at the last one"
 
 #: What has changed: the values of ``progress`` and ``status``.
 Values = Mapping[str, Mapping[str, Any]]
-#: Writes what has changed. It is given a function that returns that, to be called in the event loop just before, and
-#: whether the job has ended.
+#: Writes what has changed. Its arguments are a function that returns the changes, to be called in the event loop just
+#: before the write, and whether the job has ended.
 Report = Callable[[Callable[[], Values], bool], Awaitable[None]]
-#: Reads what was written last; empty where nothing was. It is given whether the job has ended.
+#: Reads what was written last; empty where nothing was written. Its argument is whether the job has ended.
 Load = Callable[[bool], Awaitable[Values]]
 
 
 class Reporter:
     """Reports one job. Neither a report that fails nor one that hangs ends or delays the wait for the job.
 
-    Nothing is written over what an earlier process has reported before that is known, but at the job's end.
+    The reports of an earlier process are not overwritten before they are known, except at the job's end.
 
     :param handle: the job.
     :param metrics: name -> regular expression, as the spec has them.
@@ -67,30 +67,30 @@ class Reporter:
         self._lines_wait_until = 0.0
         # Whether what an earlier process has reported is known.
         self._is_known = False
-        # Processes once more what came before that.
+        # Each callback processes again what arrived before that.
         self._early: deque[Callable[[], None]] = deque(maxlen=_MOST_EARLY)
-        # What was handed on last of each.
+        # The versions of the values that were written last.
         self._written = self._versions()
         self._writing: asyncio.Task[None] | None = None
         self._is_handing_on = False
         self._said_unsaved: str | None = None
-        # Failures are named once each.
+        # Each kind of failure is logged once.
         self._has_failed = self._has_not_read = False
         # Whether an earlier process has reported the job's status, as far as that is known.
         self._has_status = True
 
     async def begin_lines(self) -> None:
-        """Get ready for the lines of the log, before they are read for the first time or once more."""
+        """Prepare for the lines of the log, before they are read for the first time or again."""
         await self.ready()
         self.tracker.resume()
 
     async def ready(self) -> None:
-        """Wait until what an earlier process has reported is known, or for as long as lines wait for that."""
+        """Wait until what an earlier process has reported is known, or until lines no longer wait for that."""
         loading = self._load_once()
         await asyncio.wait({loading}, timeout=max(0.0, self._lines_wait_until - time.monotonic()))
 
     def _load_once(self) -> asyncio.Task[None]:
-        """The reading of what an earlier process has reported, which begins once."""
+        """The task that reads what an earlier process has reported; it is started once."""
         if self._loading is None:
             self._lines_wait_until = time.monotonic() + READ_SECONDS
             self._loading = asyncio.ensure_future(self._begin())
@@ -101,7 +101,7 @@ class Reporter:
         self._plan()
 
     async def _read(self, pauses: Iterable[float], *, is_last: bool = False) -> None:
-        """Read what an earlier process has reported, after each pause again where that fails."""
+        """Read what an earlier process has reported; after a failure, pause and try again."""
         for pause in pauses:
             try:
                 earlier = await self._load(is_last)
@@ -124,10 +124,10 @@ class Reporter:
 
     @property
     def since(self) -> Position | None:
-        """Up to where lines of the leader were observed; (0, 0) for nowhere.
+        """The position up to which lines of the leader were observed; (0, 0) where none was.
 
-        None where an earlier process has reported the job's status and no progress, or may have. To read the whole
-        log again, at each restart of a triggerer, takes long where it has thousands of such jobs.
+        None where an earlier process has reported, or may have reported, the job's status but no progress. Reading the
+        whole log again at each restart of a triggerer would take long with thousands of such jobs.
         """
         if self.tracker.position is None and self._has_status:
             return None
@@ -146,11 +146,11 @@ class Reporter:
         ignored, version = tracker.ignored, tracker.version
         tracker.observe(text, at, position)
         if (tracker.ignored, tracker.version) != (ignored, version):
-            # By whichever tracker there is then.
+            # By the tracker that exists at that time.
             self._took_in(lambda: self.tracker.observe(text, at, position))
         if ignored is None and tracker.ignored is not None:
             return f"... a report of progress was ignored, and others like it may be: {tracker.ignored}"
-        # It may be known by the status, which comes between two lines.
+        # The loss may be known from a status that came between two lines.
         unsaved, self._said_unsaved = self._said_unsaved, tracker.unsaved
         if tracker.unsaved not in (None, unsaved):
             return f"... a restart has lost {tracker.unsaved}, and no checkpoint is known: {_HOW_TO}"
@@ -178,21 +178,21 @@ class Reporter:
             self._early.append(once_more)
 
     async def finish(self) -> None:
-        """Hand the last state on, as far as that works in time."""
+        """Write the last state, if that is possible in time."""
         await self._stop_writing()
         await self._hand_on(self._finish(), LAST_SECONDS)
 
     async def _finish(self) -> None:
         if not self._is_known:
             await self._stop_loading()
-            # Where each try fails and a write does not, as with a value that Airflow cannot read, the last state is of
-            # more use. One that takes too long is no such failure: nothing is written then.
+            # If every read fails but a write works, e.g. because Airflow cannot read the value, the last state is more
+            # useful than the earlier one. A read that takes too long is not such a failure: nothing is written then.
             await self._read(repeat(LAST_SECONDS / (2 * _LAST_READS), _LAST_READS), is_last=True)
         if self._has_news():
             await self._report(self._news, True)
 
     async def close(self) -> None:
-        """Hand nothing on any more."""
+        """Stop reading and writing."""
         await self._stop_loading()
         await self._stop_writing()
 
@@ -205,7 +205,7 @@ class Reporter:
             await end_tasks([self._writing])
             self._writing = None
             if self._is_handing_on:
-                # Whether that was written is not known.
+                # It is unknown whether that was written.
                 self._written = dict.fromkeys(self._written, -1)
 
     def _plan(self) -> None:
@@ -214,7 +214,8 @@ class Reporter:
 
     async def _write(self) -> None:
         while self._has_news():
-            # However long it takes: many jobs may be written before, and one that gave up would wait behind all again.
+            # Without a timeout: many jobs may be written before this one, and after giving up it would wait behind all
+            # of them again.
             await self._hand_on(self._report(self._news, False), None)
             await asyncio.sleep(PACE)
 
@@ -233,7 +234,7 @@ class Reporter:
         return {"progress": self.tracker.version, "status": self._stages.version}
 
     def _news(self) -> Values:
-        """What has changed since the last time. It counts as handed on."""
+        """What has changed since the last time. It then counts as written."""
         versions = self._versions()
         changed = {name for name, version in versions.items() if version != self._written[name]}
         found = {
@@ -249,7 +250,7 @@ class Reporter:
             _warn("What was reported of training job %s before cannot be read yet: %s", self._handle.name, error)
 
     def _note_failure(self, error: Exception) -> None:
-        # What was not written is, with the next news.
+        # What was not written is written with the next change.
         self._written = dict.fromkeys(self._written, -1)
         if not self._has_failed:
             self._has_failed = True

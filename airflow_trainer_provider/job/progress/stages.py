@@ -1,4 +1,4 @@
-"""How the replicas of a job stand over time. Sans-IO: statuses and times in, a snapshot for views out."""
+"""Records the stages of a job's replicas over time. Sans-IO: statuses and times in, a snapshot for views out."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
 
-#: Segments of a replica; the earliest ones go first.
+#: The maximum number of segments of a replica; the earliest are dropped first.
 _MOST_SEGMENTS = 50
 _QUEUED, _STARTING, _RUNNING = "queued", "starting", "running"
 #: Phases in which no replica has room.
 _WITHOUT_ROOM = frozenset({JobPhase.QUEUED, JobPhase.SUSPENDED})
 
-#: A state, its begin and its end, in seconds since 1970; the end is None while it goes on.
+#: A state, its begin and its end, in seconds since 1970; the end is None while the state lasts.
 _Segment = list[Any]
 
 
 class Stages:
     """The stages of one job's replicas.
 
-    :param earlier: the snapshot that an earlier process has left, to go on from there; None for none.
+    :param earlier: the snapshot of an earlier process, from which to continue; None for none.
     """
 
     def __init__(self, earlier: Mapping[str, Any] | None = None) -> None:
@@ -75,16 +75,16 @@ def _extend(segments: list[_Segment], status: JobStatus, replica: ReplicaStatus,
 
 
 def _goes_on(segments: list[_Segment], state: str, begin: float) -> bool:
-    """Whether the last segment is the present one. Each start of a replica is one of its own."""
+    """Whether the last segment is the present one. Each start of a replica begins a new segment."""
     if not segments or segments[-1][2] is not None or segments[-1][0] != state:
         return False
     return state != _RUNNING or _is_of_run(segments[-1], begin)
 
 
 def _is_of_run(segment: _Segment, started: float) -> bool:
-    """Whether a segment is of the run that started then, or of a later one.
+    """Whether a segment belongs to the run that started at a time, or to a later run.
 
-    A start is in whole seconds by the node's clock: the segment begins later where the one before it was seen later.
+    A start is in whole seconds by the node's clock. The segment begins later if the previous segment was seen later.
     """
     return bool(segment[0] == _RUNNING and segment[1] >= started)
 
@@ -100,7 +100,7 @@ def _end(segments: list[_Segment], status: JobStatus, replica: ReplicaStatus, no
 
 
 def _stage(status: JobStatus, replica: ReplicaStatus, now: float) -> tuple[str | None, float]:
-    """The stage of a replica, None where it has ended, and since when."""
+    """The stage of a replica, and since when; None where the replica has ended."""
     if status.phase.ended or replica.is_over:
         return None, now
     if status.phase in _WITHOUT_ROOM:
@@ -111,7 +111,7 @@ def _stage(status: JobStatus, replica: ReplicaStatus, now: float) -> tuple[str |
 
 
 def _add(segments: list[_Segment], state: str, begin: float, end: float | None) -> None:
-    # What began while nothing was watched did so after what was known.
+    # A stage that began while nothing was watched began after the last known one.
     begin = max(begin, segments[-1][1]) if segments else begin
     _close(segments, begin)
     segments.append([state, begin, None if end is None else max(end, begin)])
@@ -127,7 +127,7 @@ def _seconds(at: datetime | None) -> float | None:
 
 
 def _segments_of(earlier: Mapping[str, Any] | None) -> dict[str, list[_Segment]]:
-    # Anything may write to XCom; what is not ours is no snapshot.
+    # Anything may write to XCom: a value in another format is not a snapshot.
     try:
         return {
             replica["name"]: [[str(state), float(begin), end] for state, begin, end in replica["segments"]]

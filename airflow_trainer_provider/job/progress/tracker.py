@@ -1,4 +1,4 @@
-"""Follows how far a training is. Sans-IO: lines, statuses and times in, a snapshot for views out."""
+"""Tracks the progress of a training. Sans-IO: lines, statuses and times in, a snapshot for views out."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from airflow_trainer_provider.job.status import JobStatus, Progress
 from airflow_trainer_provider.text.numbers import json_number
 from airflow_trainer_provider.training.progress import MOST_METRICS
 
-#: Where a line stands in the log of the leader; each backend has numbers of its own, which grow.
+#: The position of a line in the log of the leader. Its numbers depend on the backend, and increase.
 Position = tuple[int, int]
 
 _MOST_RESTARTS = 50
-#: Seconds for which lines of the time before a restart may still come.
+#: Seconds for which lines from before a restart may still arrive.
 _LATE_LINES = 3.0
-#: Seconds for which the status of a restart may come after the first lines of it.
+#: Seconds for which the status of a restart may arrive after the restart's first lines.
 _LATE_STATUS = 60.0
 #: Seconds of work whose loss is worth a warning where no checkpoint is known.
 _MUCH_WORK = 600.0
-#: An end that is further away is unknown.
+#: An estimated end that is further away counts as unknown.
 _LONGEST_SECONDS = 10 * 365 * 86400.0
 
 
@@ -34,7 +34,7 @@ class Tracker:
     :param job: uid of the job.
     :param leader: name of the replica whose lines count.
     :param metrics: name -> regular expression, as the spec has them.
-    :param earlier: the snapshot that an earlier process has left, to go on from there; None for none.
+    :param earlier: the snapshot of an earlier process, from which to continue; None for none.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tracker:
         self._step: int | None = None
         self._total: int | None = None
         self._percent: float | None = None
-        # Whether that was reported without a step, and after the last one.
+        # Whether the percentage was reported without a step, and after the last step.
         self._is_percent_newer = False
         self._remaining: float | None = None
         self._earlier_rate: float | None = None
@@ -65,29 +65,29 @@ class Tracker:
         self._known_to: Position | None = None
         self._job_restarts: int | None = None
         self._restarted_at: float | None = None
-        # When steps went back last without a known restart of the job.
+        # When the steps last went back without a known restart of the job.
         self._went_back_at: float | None = None
         self._last_progress: Progress | None = None
-        # Whether the earlier snapshot is one of this job.
+        # Whether the earlier snapshot belongs to this job.
         self._goes_on = False
         #: How often something was reported.
         self.version = 0
         #: Why the first report that could not be read was ignored; None for none so far.
         self.ignored: str | None = None
-        #: What the last restart has cost, where that was much and no checkpoint is known; None for no such restart.
+        #: The work that the last restart has lost, if it was much and no checkpoint is known; None for no such restart.
         self.unsaved: str | None = None
-        # The same of steps that went back without a known restart of the job: a script may count from 0 again.
+        # The same for steps that went back without a known restart of the job: a script may count from 0 again.
         self._maybe_unsaved: str | None = None
         if earlier:
             self._restore(earlier)
 
     @property
     def position(self) -> Position | None:
-        """Up to where lines were observed; None where none was."""
+        """The position up to which lines were observed; None where none was."""
         return self._position
 
     def resume(self) -> None:
-        """Note that the reading of the log begins, maybe again: lines that were observed may come once more."""
+        """Note that the reading of the log begins, possibly again: lines that were already observed may come again."""
         self._known_to = self._position
 
     def observe(self, text: str, at: float, position: Position) -> None:
@@ -100,7 +100,8 @@ class Tracker:
         if self._known_to is not None and position <= self._known_to:
             return
         self._position, self._known_to = position, None
-        # Each on its own: what an expression finds may be no number, beside a report in JSON.
+        # Each reader is handled separately: what an expression finds may not be a number, although the line has a
+        # report in JSON.
         for read in (read_json_line, self._patterns.read):
             try:
                 report = read(text)
@@ -109,7 +110,7 @@ class Tracker:
             except Malformed as error:
                 self._ignore(str(error))
             except Exception as error:
-                # It would end the reading of the log as well, at this line again and again.
+                # Otherwise the error would end the reading of the log, at this line again and again.
                 self._ignore(f"{type(error).__name__}: {error}")
 
     def observe_status(self, status: JobStatus, now: float) -> None:
@@ -130,12 +131,12 @@ class Tracker:
                 self._take(Report(None, None, known.percent, known.remaining_seconds, known.metrics), now)
 
     def _is_restored(self, known: Progress) -> bool:
-        """Whether an earlier process has reported this."""
+        """Whether an earlier process has already reported this progress."""
         values = {name: self._metrics.get(name) for name in known.metrics}
         return self._goes_on and known.percent in (None, self._percent) and values == known.metrics
 
     def _note_restart(self, now: float) -> None:
-        # Lines may come before the status: then the attempt has begun.
+        # Lines may arrive before the status: then the attempt has already begun.
         is_known = self._went_back_at is not None and now - self._went_back_at < _LATE_STATUS
         self._restarted_at = self._restarted_at if is_known else now
         self.unsaved = (is_known and self._maybe_unsaved) or self.unsaved
@@ -158,7 +159,7 @@ class Tracker:
         }
 
     def summary(self) -> dict[str, Any] | None:
-        """What stays of it when the job has ended; None where nothing was reported."""
+        """The part of the progress that is kept when the job has ended; None where nothing was reported."""
         if self._reported_at is None:
             return None
         return {
@@ -203,7 +204,8 @@ class Tracker:
         if report.percent is not None:
             self._percent = report.percent
         if report.step is not None or report.percent is not None:
-            # Of both together the step is finer. Percent alone may be an end that comes before the last step.
+            # If both are reported, the step is more precise. A percentage alone may be the end of a training that stops
+            # before its last step.
             self._is_percent_newer = report.step is None
 
     def _move(self, step: int, at: float) -> None:
@@ -224,7 +226,7 @@ class Tracker:
         self._last_rate = self._rate.value() or self._last_rate
 
     def _loss(self, steps: int) -> str | None:
-        """What so many lost steps were worth, where that is much and no checkpoint is known."""
+        """The work that the lost steps were worth, as text; None where it is not much, or a checkpoint is known."""
         seconds = steps / self._last_rate if self._last_rate else 0.0
         if seconds <= _MUCH_WORK or self._checkpoint or self._resumed_from:
             return None
@@ -238,7 +240,8 @@ class Tracker:
 
     def _note_resumption(self, checkpoint: Mapping[str, Any], at: float) -> None:
         known = self._checkpoint or {}
-        # Whoever finds a checkpoint by its path need not know its step, which was reported when it was written.
+        # A script that finds a checkpoint by its path need not know the step, which was reported when the checkpoint
+        # was written.
         is_known = checkpoint["step"] is None and checkpoint["path"] == known.get("path")
         step = known.get("step") if is_known else checkpoint["step"]
         self._resumed_from = {"step": step, "at": _iso(at), "path": checkpoint["path"]}
@@ -260,7 +263,7 @@ class Tracker:
         return end if is_known else None
 
     def _restore(self, earlier: Mapping[str, Any]) -> None:
-        # Anything may write to XCom; what is not ours is no snapshot.
+        # Anything may write to XCom: a value in another format is not a snapshot.
         try:
             reported_at = datetime.fromisoformat(earlier["reported_at"]).timestamp()
             history = History.parse(earlier["history"])
@@ -288,7 +291,7 @@ class Tracker:
             if self._step is not None:
                 self._rate.add(reported_at, self._step)
         else:
-            # The infrastructure failed the job before, and this one goes on from its last checkpoint.
+            # The infrastructure made the previous job fail, and this job continues from its last checkpoint.
             self._restarted_at, self._earlier_rate = -math.inf, None
 
 

@@ -1,4 +1,4 @@
-"""Estimates from the admissions of a queue when it admits the next jobs. Sans-IO: times in, ranges out."""
+"""Estimates when a queue admits its next jobs, from its earlier admissions. Sans-IO: times in, ranges out."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from statistics import fmean
 
 from airflow_trainer_provider.job.queue.place import Estimate
 
-#: How many admissions count: so many have to be seen, and of more than these the earliest do not count.
+#: The number of admissions that an estimate needs at least, and the number of the latest ones that it uses at most.
 LEAST = 6
 MOST = 60
-#: Whoever was admitted within so many seconds has not waited.
+#: A job that was admitted within this many seconds has not waited.
 _AT_ONCE = 2.0
 #: Standard deviations to either side of the expected time. Nine in ten of a normal distribution would be 1.64; queues
 #: are less regular than that.
 _DEVIATIONS = 2.0
-#: How much wider a range gets where it follows from few gaps: by this share, divided by their number.
+#: How much wider a range is if it is based on few gaps: by this share, divided by the number of gaps.
 _FEW = 3
-#: A range is at least so wide to either side: as a share of the time that is left, and in seconds.
+#: The minimum width of a range to either side: as a share of the remaining time, and in seconds.
 _LEAST_SHARE = 0.15
 _LEAST_SECONDS = 2.0
-#: After so many times the longest gap, and so many seconds, the earlier admissions say nothing any more.
+#: After this many times the longest gap, and at least this many seconds, earlier admissions no longer allow an
+#: estimate.
 _STOPPED_AFTER = 3
 _STOPPED_SECONDS = 60.0
 
@@ -41,7 +42,7 @@ class Admissions:
         :param uid: of the job.
         :param queued_at: since when it waited.
         :param at: when it was admitted.
-        :return: False where that was known.
+        :return: False where it was already recorded, or is older than the recorded ones.
         """
         found = (at, queued_at, uid)
         place = bisect.bisect_left(self._seen, found)
@@ -65,7 +66,7 @@ class Admissions:
         mean, idle = fmean(gaps), now - last
         if idle > max(_STOPPED_AFTER * max(gaps), _STOPPED_SECONDS):
             return f"No job was admitted for {_text(idle)}; before that it was one every {_text(mean)}."
-        # A gap that goes on for longer than the others is part of what is known.
+        # A current gap that is already longer than the mean is taken into account.
         expected = last + max(mean, idle) + (position - 1) * mean
         least = max(_LEAST_SHARE * (expected - now), _LEAST_SECONDS)
         half = max(_DEVIATIONS * _deviation(gaps, position), least)
@@ -77,8 +78,8 @@ class Admissions:
     def _gaps(self) -> list[float]:
         """The seconds from one admission to the next, where the second job waited all the while.
 
-        Without a job that waits, the time to the next admission says nothing of the queue. Nor do the jobs that fill
-        an empty one.
+        Without a waiting job, the time to the next admission says nothing about the queue. Nor do the jobs that fill an
+        empty queue.
         """
         return [
             at - before
@@ -96,7 +97,7 @@ def _deviation(gaps: list[float], position: int) -> float:
     mean, together = fmean(gaps), max(1, min(position, len(gaps) // 4))
     sums = [sum(gaps[at : at + together]) for at in range(len(gaps) - together + 1)]
     variance = fmean((each - together * mean) ** 2 for each in sums) / together
-    # The mean itself is uncertain too, and counts for each gap; so is the variance, the more the fewer there are.
+    # The mean itself is also uncertain, which counts for each gap. So is the variance, all the more with fewer gaps.
     return math.sqrt(variance * position * (1 + position / len(gaps))) * (1 + _FEW / len(gaps))
 
 

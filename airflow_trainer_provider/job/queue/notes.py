@@ -1,4 +1,4 @@
-"""Says in a log how a job gets on in its queue, now and then."""
+"""Notes for a log about how a job advances in its queue."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from airflow_trainer_provider.job.queue.place import QueuePlace
 
 
 class QueueNotes:
-    """The notes on one job: its first position, each time that half of those before it are gone, and its last one."""
+    """The notes on one job: its first position, each time that its position has halved or doubled, and position 1."""
 
-    # There is one for each job that waits.
+    # One instance exists for each waiting job.
     __slots__ = ("_position", "_why")
 
     def __init__(self) -> None:
@@ -16,9 +16,9 @@ class QueueNotes:
         self._why: str | None = None
 
     def note(self, place: QueuePlace | None) -> str | None:
-        """A note, where there is something new to say.
+        """A note, if there is news; None otherwise.
 
-        :param place: the job's; None where it is in no queue.
+        :param place: the job's place; None where it is in no queue.
         """
         if place is None:
             return None

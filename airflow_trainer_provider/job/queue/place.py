@@ -1,4 +1,4 @@
-"""What is known of a job that waits in a queue."""
+"""The place of a job that waits in a queue, and what is known about its admission."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _GIB = 2**30
 
 
 class _Record(BaseModel):
-    # Who reads it may be of an earlier version than who has written it.
+    # The reader may have an earlier version than the writer.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Shortage(_Record):
     """A resource of which the queue has less free than the job needs. Amounts are in base units: cores, bytes, pieces.
 
-    :param resource: as Kubernetes calls it, e.g. ``nvidia.com/gpu``.
-    :param flavor: the kind of nodes that it is of, as Kueue calls it; None where that is not known.
+    :param resource: its name in Kubernetes, e.g. ``nvidia.com/gpu``.
+    :param flavor: the kind of nodes that provide it, by its name in Kueue; None where that is unknown.
     :param total: the quota; None where it may not be read.
-    :param used: how much of it is reserved; None likewise.
+    :param used: how much of the quota is reserved; None likewise.
     :param free: how much the job could have now; None where that is not known.
     :param needed: by all replicas of the job together.
     """
@@ -34,7 +34,7 @@ class Shortage(_Record):
     needed: FiniteFloat
 
     def text(self) -> str:
-        """For people, e.g. ``needs 4 GPU, 2 free in a100``."""
+        """The text for users, e.g. ``needs 4 GPU, 2 free in a100``."""
         unit, size = unit_of(self.resource)
         free = f", {amount(self.free / size)} free" if self.free is not None else ""
         flavor = f" in {self.flavor}" if self.flavor else ""
@@ -44,9 +44,9 @@ class Shortage(_Record):
 class Estimate(_Record):
     """When the queue admits a job, as a range.
 
-    :param earliest: its begin, which may have passed.
-    :param latest: its end.
-    :param basis: what it follows from, as a sentence.
+    :param earliest: the beginning of the range, which may have passed.
+    :param latest: the end of the range.
+    :param basis: what the estimate is based on, as a sentence.
     """
 
     earliest: datetime
@@ -62,9 +62,9 @@ class QueuePlace(_Record):
     :param position: among the jobs that wait in the queue, from 1; None where it is not known.
     :param length: how many wait in the queue; None where that is not known.
     :param cluster_position: among the jobs that wait for the ClusterQueue, from 1.
-    :param missing: what the queue has not enough of; empty where that is not known as well.
+    :param missing: the resources of which the queue does not have enough; also empty where that is unknown.
     :param estimate: when the job is admitted; None where that is not known.
-    :param estimate_why: why it is not, as a sentence.
+    :param estimate_why: why there is no estimate, as a sentence.
     """
 
     name: str
@@ -77,7 +77,7 @@ class QueuePlace(_Record):
     estimate_why: str | None = None
 
     def where(self) -> str | None:
-        """The position for people, e.g. ``position 3 of 7 in queue team-nlp``; None where it is not known."""
+        """The position as text for users, e.g. ``position 3 of 7 in queue team-nlp``; None where it is not known."""
         if self.position is None:
             return None
         of = f" of {self.length:,}" if self.length is not None else ""
@@ -85,17 +85,17 @@ class QueuePlace(_Record):
 
 
 def last_of(places: Iterable[QueuePlace]) -> QueuePlace | None:
-    """The place that a job of several parts waits for the longest; None where there is none.
+    """Of the places of a job with several parts, the one that has to wait longest; None where there is none.
 
-    :param places: of the parts. One that is not known comes last.
+    :param places: of the parts. A part whose position is unknown waits longest.
     """
     return max(places, key=lambda place: (place.position is None, place.position or 0), default=None)
 
 
 def unit_of(resource: str) -> tuple[str, int]:
-    """What people call a resource, and how many of its base units are one of theirs.
+    """The unit in which a resource is shown to users, and how many base units it has.
 
-    :param resource: as Kubernetes calls it.
+    :param resource: its name in Kubernetes.
     """
     if resource.endswith("/gpu"):
         return "GPU", 1
@@ -103,7 +103,7 @@ def unit_of(resource: str) -> tuple[str, int]:
 
 
 def amount(value: float) -> str:
-    """A number for people: with two decimals at most.
+    """A number as text for users, with two decimals at most.
 
     :param value: of any unit.
     """

@@ -28,7 +28,7 @@ class Warned:
     """A warning about one of a job's objects.
 
     :param reason: one CamelCase word.
-    :param message: more on the reason, for people.
+    :param message: details about the reason, for users.
     :param at: when it was last emitted; None where the event has no time.
     :param still_missing: whether the object that a controller could not create is certainly missing, so that no later
         warning is needed.

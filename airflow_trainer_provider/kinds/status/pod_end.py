@@ -57,7 +57,7 @@ class Disruption:
     :param at: when the disruption began.
     :param reason: one CamelCase word, e.g. ``EvictionByEvictionAPI``; ``Stopped`` where only the deletion of the pod is
         known.
-    :param message: more on the reason, for people.
+    :param message: details about the reason, for users.
     """
 
     at: datetime
