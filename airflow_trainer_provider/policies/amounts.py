@@ -1,4 +1,4 @@
-"""Compares values of a spec: numbers, quantities of Kubernetes, and everything else by what it says."""
+"""Compares values of a spec: numbers, quantities of Kubernetes, and everything else by its value."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 from airflow_trainer_provider.spec.compute import parse_quantity
 
-#: Suffixes that Kubernetes has beside those that a spec takes.
+#: Suffixes that Kubernetes accepts in addition to those that a spec accepts.
 _MORE = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "P": Decimal(10**15), "E": Decimal(10**18)}
 _MORE |= {"Pi": Decimal(2**50), "Ei": Decimal(2**60)}
 
 
 def amount(value: Any) -> Decimal | None:
-    """The number that a value stands for: of a quantity the amount in base units. None for what is no number.
+    """The number that a value represents; for a quantity, the amount in base units. None for a value that is not a
+    number.
 
     :param value: a plain value.
     """

@@ -1,4 +1,4 @@
-"""Checks a job against policies. What counts is what its replicas get, wherever it was written."""
+"""Checks a job against policies. The values that its replicas get are checked, wherever they were written."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from airflow_trainer_provider.policies.policy import Rule, complaints, is_locked
 def check_policies(policies: Sequence[PolicyFile], job: Plan) -> None:
     """Refuse a job that a policy does not allow.
 
-    :param policies: those that are for the job.
-    :param job: the job, laid out; or a user's own manifest.
+    :param policies: the policies that apply to the job.
+    :param job: the job as laid out, or a user's own manifest.
     :raises PolicyViolation: naming each field, its value, the rule, the reason, and the policy's file.
     """
     settings = Settings(job) if isinstance(job, JobPlan) else ManifestSettings(job)
@@ -32,7 +32,7 @@ def check_policies(policies: Sequence[PolicyFile], job: Plan) -> None:
 
 
 def _violated(rule: Rule, setting: Setting) -> Iterator[str]:
-    """What the rule asks for and the setting is not, in words."""
+    """The requirements of a rule that a setting does not meet, in words."""
     if setting.is_given and rule.forbidden:
         yield wording("forbidden", True)
     if setting.is_node and rule.required and not setting.is_given:
@@ -41,10 +41,12 @@ def _violated(rule: Rule, setting: Setting) -> Iterator[str]:
     if is_locked and not is_locked_to(setting.value, rule.locked_value):
         yield wording("locked", rule.locked)
     if setting.value is not None:
-        # A sidecar may need less than the training.
+        # A sidecar may need less than the training, so min and step do not apply to it.
         yield from complaints(rule, setting.value, least=setting.is_node)
 
 
 def _once(found: Sequence[Violation]) -> list[Violation]:
-    """A value that several replicas get is named once; it may be a list, which has no hash."""
+    """The violations, where a value that several replicas get is named once. A value may be a list, which has no
+    hash.
+    """
     return list({str(each): each for each in found}.values())

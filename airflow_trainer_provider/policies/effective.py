@@ -1,4 +1,4 @@
-"""What a job's replicas get of a field, and where the user wrote it."""
+"""The value that a job's replicas get for a field, and where the user wrote it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from airflow_trainer_provider.spec.scheduling import OF_JOB
 from airflow_trainer_provider.spec.values.plain import Place
 from airflow_trainer_provider.spec.values.plain import path as text_of
 
-#: The job's field of a setting that groups have under another name.
+#: Name of a setting in groups -> its name in the job, where they differ.
 _JOBS_NAME = {"resources": "resources_per_node"}
 _GROUPS_NAME = {there: here for here, there in _JOBS_NAME.items()}
-#: Settings whose value in a replica is not what the user wrote.
+#: Settings whose value in a replica differs from what the user wrote.
 _AS_WRITTEN = frozenset({"command", "args"})
 
 
@@ -38,9 +38,9 @@ _AS_WRITTEN = frozenset({"command", "args"})
 class Setting:
     """A value of a job.
 
-    :param field: its path as the user wrote it, or could.
-    :param value: a plain value; that of the spec's own default where the user gave none, and None for none.
-    :param is_given: whether the user gave one.
+    :param field: its path as the user wrote it, or could write it.
+    :param value: a plain value; the spec's default where the user gave none, and None for no value.
+    :param is_given: whether the user gave a value.
     :param is_node: whether it belongs to the job or to a replica that trains, and not to a launcher or a sidecar.
     """
 
@@ -53,7 +53,7 @@ class Setting:
 class Settings:
     """The settings of a job.
 
-    :param job: laid out.
+    :param job: the job as laid out.
     """
 
     def __init__(self, job: JobPlan) -> None:
@@ -68,7 +68,8 @@ class Settings:
     def at(self, path: FieldPath) -> Iterator[Setting]:
         """All values that a field's path stands for.
 
-        A setting of replicas stands for what each replica gets, from wherever in the spec, and from ``pod_template``.
+        A setting of replicas stands for the value that each replica gets, from any field of the spec or from
+        ``pod_template``.
 
         :param path: of the field.
         """
@@ -109,7 +110,9 @@ class Settings:
                 yield Setting(f"replicas.{group}.replicas", len(self._job.group(group)), is_given)
 
     def _scheduling(self) -> Iterator[Setting]:
-        """All scheduling: what admits or places the job as a whole, and where the pods of each replica may run."""
+        """All scheduling settings: those that admit or place the job as a whole, and those for where the pods of each
+        replica may run.
+        """
         given = self._given.get("scheduling") or {}
         of_job = {name: value for name, value in given.items() if name in OF_JOB and value is not None}
         if of_job:
@@ -119,7 +122,7 @@ class Settings:
                 yield each
 
     def _of_checkpoint(self, rest: FieldPath) -> Iterator[Setting]:
-        """The folder for checkpoints, which is mounted as volumes are: what holds for one of them holds for it."""
+        """The folder for checkpoints, which is mounted like a volume: the rules for volumes apply to it."""
         if self._job.spec.checkpoint and len(rest) <= 2:
             yield from (each for each in direct_settings(self._job.spec, ("checkpoint", *rest[1:])) if each.is_given)
 
@@ -175,7 +178,9 @@ class Settings:
 
     @cached_property
     def _representatives(self) -> list[Replica]:
-        """One of each set of equal replicas: each one with settings of its own, and one of the rest of each group."""
+        """One replica of each set of equal replicas: each replica with its own settings, and one of the others of each
+        group.
+        """
         own = {
             (name, override.index) for name, group in self._job.spec.replicas.items() for override in group.overrides
         }
@@ -194,7 +199,7 @@ def _differs(setting: str, rest: FieldPath) -> bool:
 
 
 def _of_replicas(path: FieldPath) -> tuple[str, str, FieldPath]:
-    """The roles that a path is about, the setting, and the path below it."""
+    """The roles that a path applies to, the setting, and the path below the setting."""
     if path[0] == "replicas" and len(path) > 2 and path[2] in ReplicaGroup.model_fields:
         role, setting, rest = path[1], path[2], path[3:]
     else:
@@ -203,7 +208,7 @@ def _of_replicas(path: FieldPath) -> tuple[str, str, FieldPath]:
 
 
 def direct_settings(spec: BaseModel, path: FieldPath) -> Iterator[Setting]:
-    """The values at a path of a spec itself.
+    """The values at a path of the spec itself.
 
     :param spec: of a job.
     :param path: of the field.
@@ -221,12 +226,12 @@ def direct_settings(spec: BaseModel, path: FieldPath) -> Iterator[Setting]:
 
 
 def _named_field(path: FieldPath) -> FieldPath | None:
-    """The field whose name a path stands for; None where it stands for none."""
+    """The field whose name a path refers to; None where it refers to no name."""
     return next((field for field, key in NAMED.items() if path in (field, (*field, key))), None)
 
 
 def setting_of(field: str, value: Any, *, is_node: bool = True) -> Setting:
-    """A value that stands where the user wrote it.
+    """A setting whose path is where the user wrote its value.
 
     :param field: its path.
     :param value: a plain value; None for no value.
@@ -240,7 +245,7 @@ def _dumped(spec: BaseModel, *, only_given: bool = False) -> dict[str, Any]:
 
 
 def _overlaid(base: Any, value: Any) -> Any:
-    """A container's value with a replica's over it; mappings name by name."""
+    """A container's value, overridden by a replica's; mappings are merged key by key."""
     if isinstance(base, Mapping) and isinstance(value, Mapping):
         return {**base, **{name: _overlaid(base.get(name), each) for name, each in value.items()}}
     return base if value is None else value

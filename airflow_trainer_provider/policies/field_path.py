@@ -22,7 +22,7 @@ FieldPath = tuple[str, ...]
 ANY = "*"
 #: A user's own manifest: a field of the operator that no spec has.
 MANIFEST = "manifest"
-#: Fields that hold a name, or a mapping with one under this key: a rule for the field is one for the name.
+#: Fields that hold a name, or a mapping with a name under this key: a rule for the field applies to the name.
 NAMED: Mapping[FieldPath, str] = {
     ("launcher",): "name",
     ("runtime_ref",): "name",
@@ -33,11 +33,11 @@ _ALLOWED = "the path of a field of the spec, e.g. resources_per_node.gpu, replic
 
 
 def parse_path(text: str) -> FieldPath:
-    """Read the path of a field, and look whether the spec has it.
+    """Read the path of a field, and check whether the spec has it.
 
     :param text: parts with dots between them. ``*`` stands for any key or item; a key that contains dots is written
         ``['a.b/c']``.
-    :raises SpecError: it is no path, or the spec has no such field.
+    :raises SpecError: it is not a path, or the spec has no such field.
     """
     parts, position = [], 0
     for match in _PART.finditer(text):
@@ -65,7 +65,7 @@ def _check(path: FieldPath, text: str) -> None:
 
 
 def _unknown(text: str, path: FieldPath, kinds: list[Any]) -> Problem:
-    """The problem of a path whose last part none of the types has."""
+    """The problem of a path whose last part does not exist in any of the types."""
     part = path[-1]
     fields = [name for kind in kinds for name in _names(kind)]
     if not fields:
@@ -81,7 +81,7 @@ def _roles() -> tuple[str, ...]:
 
 
 def _below(kind: Any, part: str) -> list[Any]:
-    """The types that a part of a type may have; none where it has no such part."""
+    """The possible types of a part of a type; empty where it has no such part."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return [Any]
@@ -112,10 +112,10 @@ def _names(kind: Any) -> list[str]:
 
 
 def values_at(value: Any, path: FieldPath) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """The values at a path, each with its place; where a part is missing, none.
+    """The values at a path, each with its place; no values where a part is missing.
 
     :param value: made of plain values.
-    :param path: where ``*`` stands for each key and item that is there.
+    :param path: where ``*`` stands for each existing key or item.
     """
     if not path:
         yield (), value

@@ -1,4 +1,4 @@
-"""Fills in the values that policies bring: defaults where a job has no value, and locked values."""
+"""Fills in values from policies: defaults where a job has no value, and locked values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from airflow_trainer_provider.policies.field_path import ANY, FieldPath
 from airflow_trainer_provider.policies.library import PolicyFile
 from airflow_trainer_provider.presets.merge import Merged, fill, has_size
 
-#: Another way to say the number of nodes counts as this one.
+#: Fields that set the number of nodes: a value in one of them counts for all.
 _SIZES = frozenset({"num_nodes", "num_workers", "elastic"})
 
 
 def fill_in(policies: Sequence[PolicyFile], asked: Merged) -> None:
-    """Fill in defaults and locked values; the first policy that has one for a field wins.
+    """Fill in defaults and locked values; the first policy with a value for a field takes precedence.
 
-    :param policies: those that are for the job.
-    :param asked: the fields of the job, which are changed; made of plain values.
+    :param policies: the policies that apply to the job.
+    :param asked: the fields of the job, as plain values. They are changed.
     """
     for each in policies:
         for rule in each.policy.rules:
@@ -34,7 +34,7 @@ def _empty(fields: Mapping[str, Any], path: FieldPath) -> list[FieldPath]:
 
 
 def _places(fields: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """The places at a path, also one whose mapping is not there yet. ``*`` stands for the keys that are there."""
+    """The places at a path, including one whose mapping does not exist yet. ``*`` stands for the existing keys."""
     key, rest = path[0], path[1:]
     if fields is None and ANY not in path:
         yield path, None

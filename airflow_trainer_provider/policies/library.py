@@ -18,11 +18,11 @@ OPTION = "[trainer] policies_folder"
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A policy, and where it stands.
+    """A policy and its file.
 
     :param name: its file's path in the folder, without the suffix.
     :param file: the file.
-    :param policy: what it holds.
+    :param policy: the policy in the file.
     """
 
     name: str
@@ -33,7 +33,8 @@ class PolicyFile:
 def load_policies(folder: Path | None) -> list[PolicyFile]:
     """Read all policies, in the order of their names.
 
-    :param folder: that ``[trainer] policies_folder`` names; None where it names none, and there are no policies.
+    :param folder: the folder that ``[trainer] policies_folder`` names; None where it names none, so that there are no
+        policies.
     :raises SpecError: there is no such folder, or a file is wrong, naming the file and its fields.
     """
     files = {} if folder is None else yaml_files(OPTION, folder)
@@ -41,15 +42,15 @@ def load_policies(folder: Path | None) -> list[PolicyFile]:
 
 
 def chosen_by_namespace(policies: list[PolicyFile]) -> bool:
-    """Whether it takes the namespace to choose among policies."""
+    """Whether the choice among policies depends on the namespace."""
     return any(each.policy.applies_to.namespaces for each in policies)
 
 
 def policies_for(policies: list[PolicyFile], subject: Subject) -> list[PolicyFile]:
     """The policies that apply to a job.
 
-    :param policies: all of them.
-    :param subject: what they are chosen by.
+    :param policies: all policies.
+    :param subject: the properties of the job by which they are chosen.
     """
     return [each for each in policies if each.policy.applies_to.matches(subject)]
 

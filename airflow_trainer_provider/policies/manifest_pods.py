@@ -1,4 +1,4 @@
-"""The pods and containers in a user's own manifest, whatever its shape is."""
+"""Finds the pods and containers in a user's own manifest of any kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PodSpec:
 
     :param place: in the object.
     :param spec: of the pods.
-    :param is_whole: whether what is missing has no other source.
+    :param is_whole: whether a field that is missing here is not set elsewhere.
     :param is_launcher: whether the pods do not train.
     """
 
@@ -34,9 +34,9 @@ class Container:
     """A container of pods.
 
     :param place: in the object.
-    :param container: as it stands there.
-    :param pod: whose it is.
-    :param is_training: whether it is the training's.
+    :param container: the container in the object.
+    :param pod: the spec of its pods.
+    :param is_training: whether it is the training's container.
     """
 
     place: Place
@@ -50,7 +50,8 @@ def pods_of(target: Target, manifest: Mapping[str, Any], role: str = ANY) -> Ite
 
     :param target: what is known of the object's kind.
     :param manifest: the object.
-    :param role: only of these replicas; ``*`` for all. An object that does not say the role of its pods has none then.
+    :param role: the role of the replicas; ``*`` for all. An object that does not give the roles of its pods has no pods
+        of a single role.
     """
     for pods in target.pods:
         for place, spec in values_at(manifest, pods.path):
@@ -61,7 +62,7 @@ def pods_of(target: Target, manifest: Mapping[str, Any], role: str = ANY) -> Ite
 
 
 def containers_of(target: Target, pod: PodSpec) -> Iterator[Container]:
-    """The containers of pods, those that run before the training among them.
+    """The containers of pods, including those that run before the training.
 
     :param target: what is known of the object's kind.
     :param pod: the spec of the pods.
@@ -84,7 +85,7 @@ def only_value(value: Any, path: FieldPath) -> Any:
 
 
 def _names(manifest: Mapping[str, Any], pods: Pods, place: Place) -> list[str]:
-    """What may name the replicas of pods: the keys on the way to them, or the names of the items."""
+    """The possible names of the replicas of pods: the keys on the path to them, or the names of the items."""
     if pods.is_map:
         return [part for part in place if isinstance(part, str)]
     items = [tuple(map(str, place[: at + 1])) for at, part in enumerate(place) if isinstance(part, int)]

@@ -1,4 +1,4 @@
-"""What a user's own manifest holds of a field, as far as objects of its kind have a place for it."""
+"""The values of a field in a user's own manifest, as far as objects of its kind have a place for the field."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from airflow_trainer_provider.spec.values.plain import path as text_of
 
 
 class ManifestSettings:
-    """The settings of a manifest; what :class:`~airflow_trainer_provider.policies.effective.Settings` is for a spec.
+    """The settings of a manifest; the counterpart of :class:`~airflow_trainer_provider.policies.effective.Settings` for
+    a spec.
 
-    :param job: that the manifest describes.
+    :param job: the job that the manifest describes.
     """
 
     def __init__(self, job: ManifestPlan) -> None:
@@ -65,7 +66,7 @@ class ManifestSettings:
             groups = only_value(self._object, path[:at])
             names = [name for name in groups if name != "Launcher"] if isinstance(groups, Mapping) else []
             counts = [amount(only_value(groups, (name, path[-1]))) for name in names]
-            # Kubeflow takes a missing number as one.
+            # In Kubeflow, a missing number means one.
             yield Setting(_text(path[:at]), int(sum(1 if each is None else each for each in counts)), is_given=True)
 
     def _restarts(self) -> Iterator[Setting]:
@@ -99,7 +100,7 @@ class ManifestSettings:
             yield from self._of_trainer(setting, rest)
 
     def _of_trainer(self, setting: str, rest: FieldPath) -> Iterator[Setting]:
-        """What a TrainJob says of the training's container, of which its runtime says the rest."""
+        """The settings of the training's container in a TrainJob. Its runtime holds the others."""
         place = self._target.trainer or ()
         trainer = only_value(self._object, place) if place else None
         if isinstance(trainer, Mapping):

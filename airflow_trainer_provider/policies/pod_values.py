@@ -1,4 +1,4 @@
-"""Settings of a job that its ``pod_template`` may hold as well, where Kubernetes has them."""
+"""Settings of a job that its ``pod_template`` may hold as well, in the form of Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 from airflow_trainer_provider.spec.values.devices import NVIDIA, counts_of
 from airflow_trainer_provider.spec.values.plain import Place
 
-#: Field of a spec, or the beginning of its path -> the path in a pod's spec that says the same. The first that fits
-#: counts.
+#: Field of a spec, or the beginning of its path -> the path of the same setting in a pod's spec. The first match counts.
 POD_FIELDS: Mapping[FieldPath, FieldPath] = {
     ("scheduling", "node_selector"): ("nodeSelector",),
     ("scheduling", "priority_class"): ("priorityClassName",),
@@ -30,7 +29,7 @@ POD_FIELDS: Mapping[FieldPath, FieldPath] = {
     ("volumes", "*", "host_path"): ("volumes", "*", "hostPath", "path"),
     ("volumes", "*", "nfs"): ("volumes", "*", "nfs"),
 }
-#: The same, of what the provider puts into pods for other fields too: a pod does not say for which.
+#: The same for settings that the provider also puts into pods for other fields: a pod does not show for which field.
 _SHARED_FIELDS: Mapping[FieldPath, FieldPath] = {
     ("volumes", "*", "claim"): ("volumes", "*", "persistentVolumeClaim", "claimName"),
     ("volumes", "*", "secret", "name"): ("volumes", "*", "secret", "secretName"),
@@ -39,15 +38,15 @@ _SHARED_FIELDS: Mapping[FieldPath, FieldPath] = {
     ("volumes", "*", "empty_dir", "size"): ("volumes", "*", "emptyDir", "sizeLimit"),
 }
 _TEMPLATE_FIELDS = {**POD_FIELDS, **_SHARED_FIELDS}
-#: Setting of a replica -> the field of a container that says the same, where both are of one form.
+#: Setting of a replica -> the field of a container with the same setting, where both have the same form.
 CONTAINER_FIELDS = {"image": "image", "command": "command", "args": "args", "working_dir": "workingDir"}
 _SPEC = "pod_template.spec"
 
 
 def pod_path(path: FieldPath) -> FieldPath | None:
-    """The path in the spec of a ``pod_template``, or of a manifest's pods, of what a field of a spec says.
+    """The path of a field's setting in the spec of a ``pod_template``, or of the pods of a manifest.
 
-    None where no field of a pod says the same.
+    None where a pod has no such field.
 
     :param path: of the field.
     """
@@ -55,9 +54,9 @@ def pod_path(path: FieldPath) -> FieldPath | None:
 
 
 def rendered_path(path: FieldPath) -> FieldPath | None:
-    """The path in the spec of any pod, also of those that the provider renders.
+    """The path of a field's setting in the spec of any pod, including those that the provider renders.
 
-    None, too, where such a pod has what the provider puts there for other fields.
+    Also None where the provider puts the same setting there for other fields.
 
     :param path: of the field.
     """
@@ -74,7 +73,7 @@ def _below(path: FieldPath, fields: Mapping[FieldPath, FieldPath]) -> FieldPath 
 
 
 def resource_path(path: FieldPath) -> FieldPath:
-    """The path of a resource by the name that it has in Kubernetes.
+    """The path of a resource under its name in Kubernetes.
 
     :param path: below a spec's resources, e.g. ``("gpu",)`` or ``("extended", "rdma/hca")``.
     """
@@ -86,7 +85,7 @@ def resource_path(path: FieldPath) -> FieldPath:
 
 
 def spec_resources(resources: Any) -> Any:
-    """A spec's resources by the names that they have in Kubernetes.
+    """A spec's resources under their names in Kubernetes.
 
     :param resources: a mapping of plain values; None for none.
     """
@@ -94,7 +93,7 @@ def spec_resources(resources: Any) -> Any:
         return resources
     others = {name: value for name, value in resources.items() if name != "gpu"}
     gpu = resources.get("gpu")
-    # A rule for the number of GPUs is one for a share, too: one of so much memory may be a whole GPU.
+    # A rule for the number of GPUs also applies to a share: a share by memory may be a whole GPU.
     found = {"gpu": gpu, NVIDIA: gpu.get("fraction") or 1} if _is_share(gpu) else counts_of(gpu)
     return {**others, **found, **(resources.get("extended") or {})}
 
@@ -104,10 +103,10 @@ def _is_share(gpu: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def written_place(resources: Mapping[str, Any], place: Place) -> Place:
-    """Where a spec's resources have what :func:`spec_resources` finds at a place.
+    """The place in a spec's resources of a value in the result of :func:`spec_resources`.
 
     :param resources: of a spec.
-    :param place: in what the function returns.
+    :param place: the place of the value in the result of that function.
     """
     name = place[0] if place else None
     if name in (resources.get("extended") or {}):
@@ -121,9 +120,9 @@ def written_place(resources: Mapping[str, Any], place: Place) -> Place:
 
 
 def own_field(path: FieldPath) -> str | None:
-    """The field of a spec that says what a path in a ``pod_template`` says; None where there is none of its own.
+    """The field of a spec with the same setting as a path in a ``pod_template``; None where the spec has no such field.
 
-    A rule for the latter would not count for the former.
+    A rule for the path in the ``pod_template`` would not apply to the field.
 
     :param path: of a rule.
     """
@@ -149,7 +148,7 @@ def training_container(template: Mapping[str, Any] | None, names: Sequence[str])
     """The training's container in a ``pod_template``; empty where it has none.
 
     :param template: of a spec.
-    :param names: that kinds give it, beside ``train``.
+    :param names: the names that kinds give it, in addition to ``train``.
     """
     found = {each.get("name"): each for each in _spec(template).get("containers") or ()}
     return next((found[name] for name in (TRAINING_CONTAINER, *names) if name in found), {})
@@ -161,7 +160,7 @@ def other_containers(
     """Sidecars and init containers, each with its path in the spec.
 
     :param template: of a spec.
-    :param training: its training's container.
+    :param training: the training's container in it.
     """
     for field in ("containers", "initContainers"):
         for each in _spec(template).get(field) or ():
@@ -179,7 +178,7 @@ def container_field(field: str, container: Mapping[str, Any]) -> str:
 
 
 def container_setting(container: Mapping[str, Any], setting: str) -> Any:
-    """What a container says of a setting, in the form of the spec; None where it says nothing.
+    """The value of a setting in a container, in the form of the spec; None where the container does not set it.
 
     :param container: of a pod.
     :param setting: of a replica, e.g. ``env``.
@@ -199,7 +198,7 @@ def _resources(resources: Any) -> dict[str, Any]:
         amounts = resources.get(side) if isinstance(resources, Mapping) else None
         for name, value in amounts.items() if isinstance(amounts, Mapping) else ():
             found.setdefault(str(name), {})[side] = value
-    # Of what is counted in whole devices, a request equals the limit.
+    # For resources that are counted in whole devices, the request equals the limit.
     return {name: next(iter(each.values())) if "/" in name else each for name, each in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""A policy: whose jobs it is for, and its rules."""
+"""A policy: the jobs that it applies to, and its rules."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from airflow_trainer_provider.spec.values.base import SpecModel, all_wrong, wron
 from airflow_trainer_provider.spec.values.words import Text
 
 _KINDS = ("default", "required", "min", "max", "step", "allowed", "pattern", "locked", "forbidden")
-#: Those that are either true or not given.
+#: The rules that are either true or not given.
 _FLAGS = frozenset({"required", "forbidden"})
-#: What the API server's regular expressions (RE2) do not have.
+#: Syntax that the API server's regular expressions (RE2) do not support.
 _NOT_IN_RE2 = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>(#]|<[=!]|P[=>])|\\[1-9]|[*+?}]\+)")
 _MOST_RULES = 200
 _EXIT_CODES = ("run_policy", "exit_codes")
@@ -34,9 +34,9 @@ _Texts = tuple[Text, ...]
 
 @dataclass(frozen=True)
 class Subject:
-    """What a policy is chosen by.
+    """The properties of a job by which policies are chosen.
 
-    :param namespace: where the job would run in a cluster; None on this machine.
+    :param namespace: the namespace in which the job would run in a cluster; None on this machine.
     :param dag_id: of the task.
     :param tags: of its DAG.
     :param framework: of the job; None where it is not known yet.
@@ -49,11 +49,12 @@ class Subject:
 
 
 class AppliesTo(SpecModel):
-    """Whose jobs a policy is for: those that match all of what is given. ``*`` and ``?`` stand for any text.
+    """The jobs that a policy applies to: those that match all given properties. ``*`` stands for any text, ``?`` for
+    any character.
 
     :param namespaces: of the cluster.
     :param dags: ids of DAGs.
-    :param tags: of DAGs; one of them suffices.
+    :param tags: of DAGs; one matching tag is enough.
     :param frameworks: names, without ``*``.
     """
 
@@ -74,7 +75,7 @@ class AppliesTo(SpecModel):
         return names
 
     def matches(self, subject: Subject) -> bool:
-        """Whether the policy is for a job."""
+        """Whether the policy applies to a job."""
         chosen_by = (
             (self.namespaces, [subject.namespace or ""]),
             (self.dags, [subject.dag_id]),
@@ -97,19 +98,19 @@ def glob_pattern(text: str) -> str:
 
 
 class Rule(SpecModel):
-    """What holds for one field.
+    """The requirements for one field.
 
     :param field: its path.
-    :param reason: why, for people.
-    :param default: the value of a job that has none.
+    :param reason: the reason for the rule, for users.
+    :param default: the value for a job that has none.
     :param required: whether each job has to have a value.
-    :param min: the least value; quantities of Kubernetes are compared as such.
+    :param min: the smallest value; quantities of Kubernetes are compared as quantities.
     :param max: the largest value.
     :param step: the distance between the values that it may have, counted from ``min``, or from 0.
     :param allowed: the values that it may have.
     :param pattern: a regular expression that the whole value has to match.
-    :param locked: the one value that it has; it need not be given.
-    :param forbidden: whether it may have no value.
+    :param locked: the only value that the field may have; a job need not give it.
+    :param forbidden: whether the field must not have a value.
     """
 
     field: Text
@@ -131,7 +132,7 @@ class Rule(SpecModel):
 
     @property
     def locked_value(self) -> Any:
-        """What the field is locked to, as a spec has it: exit codes as ranges, in order."""
+        """The value that the field is locked to, in the form of a spec: exit codes as ranges, in order."""
         below = self.path[len(_EXIT_CODES) :]
         if self.locked is None or self.path[: len(_EXIT_CODES)] != _EXIT_CODES:
             return self.locked
@@ -140,7 +141,7 @@ class Rule(SpecModel):
 
     @property
     def kinds(self) -> list[str]:
-        """What the rule says: those of its fields that have a value."""
+        """The kinds of requirements in the rule: its fields that have a value."""
         is_given = {kind: getattr(self, kind) is not None for kind in _KINDS}
         return [kind for kind in _KINDS if (getattr(self, kind) if kind in _FLAGS else is_given[kind])]
 
@@ -172,7 +173,7 @@ class Rule(SpecModel):
             raise wrong("forbidden alone for the field manifest", "Drop the others.", value=", ".join(kinds))
 
     def _check_form(self, path: FieldPath) -> None:
-        """Refuse what is compared with a field and can never be equal, as the spec has the field in another form."""
+        """Refuse a value that can never be equal to the field, because the spec holds the field in another form."""
         if path[: len(_EXIT_CODES)] == _EXIT_CODES:
             kind = next((each for each in self.kinds if each in _COMPARING or (each == "locked" and ANY in path)), None)
             if kind:
@@ -226,17 +227,17 @@ class Rule(SpecModel):
 
 
 def _nested(path: FieldPath, value: Any) -> Any:
-    """A value with the mappings around it that its path names."""
+    """A value within the nested mappings that its path names."""
     for key in reversed(path):
         value = {key: value}
     return value
 
 
 class Policy(SpecModel):
-    """What a policy's file holds.
+    """The content of a policy's file.
 
-    :param description: what it is for.
-    :param applies_to: whose jobs; all where it is left out.
+    :param description: the purpose of the policy.
+    :param applies_to: the jobs that the policy applies to; all jobs if it is left out.
     :param rules: for fields.
     """
 
@@ -246,11 +247,11 @@ class Policy(SpecModel):
 
 
 def complaints(rule: Rule, value: Any, *, least: bool = True) -> Iterator[str]:
-    """What a value would have to be and is not, as far as the rule is one about values.
+    """The requirements of a rule for a value that the value does not meet.
 
-    :param rule: its ``min``, ``max``, ``step``, ``allowed`` and ``pattern`` count.
-    :param value: a plain value. Of a request and a limit each counts, and so does each item of a list.
-    :param least: whether ``min`` and ``step`` count.
+    :param rule: its ``min``, ``max``, ``step``, ``allowed`` and ``pattern`` are checked.
+    :param value: a plain value. Both a request and a limit are checked, and each item of a list.
+    :param least: whether ``min`` and ``step`` are checked.
     """
     values = _single(value)
     for kind, is_right in (
@@ -271,7 +272,7 @@ def is_locked_to(value: Any, expected: Any) -> bool:
     """Whether a value is the one that a rule locks it to.
 
     :param value: a plain value; None for no value.
-    :param expected: what the rule says.
+    :param expected: the value in the rule.
     """
     if isinstance(value, dict) and not isinstance(expected, dict) and value.keys() <= {"requests", "limits"}:
         found = [each for each in value.values() if each is not None]
@@ -280,10 +281,10 @@ def is_locked_to(value: Any, expected: Any) -> bool:
 
 
 def wording(kind: str, bound: Any) -> str:
-    """What a rule asks for, in words.
+    """The requirement of a rule, in words.
 
     :param kind: of the rule, e.g. ``max``.
-    :param bound: what it says.
+    :param bound: its value.
     """
     texts = {
         "min": f"at least {bound}",

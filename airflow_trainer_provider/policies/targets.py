@@ -1,4 +1,4 @@
-"""Where the objects of each kind hold what a field of a spec says."""
+"""The paths in the objects of each kind that correspond to the fields of a spec."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Pods:
 
     :param path: to them; ``*`` stands for each key or item.
     :param is_map: whether ``*`` stands for keys, and not for items.
-    :param launcher: the key, or the item's name, of the replicas that do not train; of an object with one pod template,
-        the value of the label for the group.
-    :param is_whole: whether the pods have no other source: what is missing here is missing.
+    :param launcher: the key, or the item's name, of the replicas that do not train; for an object with one pod
+        template, the value of its label for the group.
+    :param is_whole: whether the pods have no other source: a field that is missing here is not set elsewhere.
     """
 
     path: FieldPath
@@ -34,13 +34,13 @@ class Pods:
 
 @dataclass(frozen=True)
 class Restarts:
-    """Where an object says how often a job may be started again.
+    """The fields of an object that limit how often a job may be restarted.
 
-    :param path: of the number.
-    :param missing: the number where there is none.
-    :param extra: what it is higher by than ``run_policy.backoff_limit``.
-    :param elastic: path of a number that it is higher by as well; None for none.
-    :param otherwise: path of the number that counts where the first is missing; None for none.
+    :param path: of the limit.
+    :param missing: the limit that applies where the field is absent.
+    :param extra: the amount by which the limit exceeds ``run_policy.backoff_limit``.
+    :param elastic: path of a number by which the limit also exceeds it; None where there is no such number.
+    :param otherwise: path of the limit that applies where the first one is absent; None where there is no other.
     """
 
     path: FieldPath
@@ -52,20 +52,20 @@ class Restarts:
 
 @dataclass(frozen=True)
 class Target:
-    """Objects of one kind.
+    """The objects of one kind, and where they hold the fields of a spec.
 
     :param resource: of the objects.
-    :param framework: that they are for; None where they do not say.
+    :param framework: the framework of the objects; None where they do not name it.
     :param pods: the specs of their pods.
     :param container: the name of the training's container; None for the first one.
-    :param trainer: the path of what stands for the training's container in an object that has a runtime.
-    :param counts: path of the number of nodes, which may be partial; ``*`` for one number for each group.
-    :param is_count_whole: whether the number of nodes is that of the job: one Job may be a part of it.
-    :param restarts: how often the job may be started again.
-    :param fields: field of a spec -> where the object holds the same.
-    :param elsewhere: fields that another object of the job holds, which is a target too.
-    :param only_ours: whether objects of others are left alone: they need not be for training.
-    :param label: without it an object is not of the kind, and is left alone; None where each object is.
+    :param trainer: the path of the fields for the training's container in an object that has a runtime.
+    :param counts: paths of the number of nodes, which may be partial; ``*`` where each group has a number.
+    :param is_count_whole: whether the number of nodes is that of the whole job: a Job may be only a part of it.
+    :param restarts: how often the job may be restarted.
+    :param fields: field of a spec -> the path at which the object holds it.
+    :param elsewhere: fields that another object of the job holds, which is also a target.
+    :param only_ours: whether only objects of this provider are checked, because others need not be for training.
+    :param label: the label of the objects that are checked; None to check all objects of the kind.
     """
 
     resource: Resource
@@ -83,7 +83,7 @@ class Target:
 
 
 def replica_type(role: str) -> str:
-    """A role as Kubeflow's replica specs have it: ``Worker``.
+    """A role as Kubeflow's replica specs name it: ``Worker``.
 
     :param role: of a framework.
     """
@@ -110,14 +110,14 @@ def _kubeflow(
 
 
 _LIMIT = ("spec", "runPolicy", "backoffLimit")
-#: The operator fails a job when as many restarts as its limit have begun.
+#: The operator fails a job when the number of restarts that have begun reaches its limit.
 _OF_OPERATOR = Restarts(_LIMIT, missing=1, extra=1, elastic=("spec", "elasticPolicy", "maxRestarts"))
 _JOB_SET = ("spec", "template", "spec")
 _OF_STEP = (ANY, "template", "spec", "template", "spec")
 _SLOTS = ("spec", "slotsPerWorker")
 _PATCHES = ("spec", "runtimePatches", ANY, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 
-#: The objects that jobs are made of, and that hold what policies are about.
+#: The objects of jobs that hold the fields for policies.
 TARGETS: tuple[Target, ...] = (
     Target(
         resource=KINDS["trainjob"].resource,
@@ -149,7 +149,7 @@ TARGETS: tuple[Target, ...] = (
         restarts=Restarts((*_JOB_SET, "failurePolicy", "maxRestarts"), missing=0),
         elsewhere=frozenset({"run_policy.active_deadline_seconds", "scheduling.queue_name"}),
     ),
-    # Each operator demands a container of its framework's name, but those of MPIJobs.
+    # Each operator requires a container with the name of its framework, except for MPIJobs.
     _kubeflow("pytorchjob", "pytorchReplicaSpecs", "pytorch", "pytorch", restarts=_OF_OPERATOR),
     _kubeflow("tfjob", "tfReplicaSpecs", "tensorflow", "tensorflow", restarts=_OF_OPERATOR),
     _kubeflow("xgboostjob", "xgbReplicaSpecs", "xgboost", "xgboost", restarts=_OF_OPERATOR),
@@ -173,5 +173,5 @@ TARGETS: tuple[Target, ...] = (
     ),
 )
 
-#: The objects that the tools of jobs are made of.
+#: The objects of jobs' tools.
 TOOL_TARGETS: tuple[Target, ...] = (Target(resource=SERVICES, label=TOOL), Target(resource=INGRESSES, label=TOOL))

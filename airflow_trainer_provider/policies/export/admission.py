@@ -23,7 +23,7 @@ from airflow_trainer_provider.text.yaml_documents import yaml_documents
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _WILDCARDS = re.compile(r"[*?]")
-#: A policy's name is that of its objects, which may have 253 characters.
+#: A policy's name is part of the names of its objects, which may have 253 characters.
 _LONGEST_NAME = 180
 #: An update is validated only if it changes the spec or the labels. Controllers and users can still update the status
 #: and the annotations of objects that are older than the policy and violate it.
@@ -40,7 +40,7 @@ class Left:
     :param file: of the policy.
     :param rule: its field and its requirement.
     :param why: the reason.
-    :param kinds: the kinds of objects that it is not exported for; empty for all.
+    :param kinds: the kinds of objects for which it is not exported; empty for all.
     """
 
     file: str
@@ -159,7 +159,7 @@ def _objects(policy: PolicyFile, target: Target, namespace: str | None, *, all_j
         "metadata": {"name": name, "labels": labels},
         "spec": {
             "failurePolicy": "Fail",
-            # The versions of MPIJob differ in what their fields mean.
+            # The fields of MPIJob have different meanings in its versions.
             "matchConstraints": {"matchPolicy": "Exact", "resourceRules": [rule]},
             "matchConditions": conditions,
             "validations": validations,

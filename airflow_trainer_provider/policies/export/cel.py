@@ -1,4 +1,4 @@
-"""Text of the Common Expression Language, as the API server evaluates it.
+"""Builds text in the Common Expression Language, as the API server evaluates it.
 
 https://kubernetes.io/docs/reference/using-api/cel/
 """
@@ -15,26 +15,26 @@ from airflow_trainer_provider.policies.amounts import amount
 from airflow_trainer_provider.policies.field_path import ANY, FieldPath
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Names that the language keeps for itself.
+#: Reserved words of the language.
 _RESERVED = frozenset(
     {"as", "const", "else", "false", "for", "function", "if", "import", "in", "namespace", "null", "true"}
 )
 _THOUSAND = Decimal(1000)
-#: (an expression, the text of a value) -> the text of a condition.
+#: The text of an expression for a value -> the text of a condition.
 Condition = Callable[[str], str]
 
 
 def literal(value: Any) -> str:
-    """A text, number or boolean, or a list of them.
+    """The literal of a string, a number or a boolean, or of a list of them.
 
     :param value: a plain value.
     """
-    # JSON's escapes are CEL's as well.
+    # JSON's escape sequences are also valid in CEL.
     return json.dumps(value, ensure_ascii=False)
 
 
 def optional(start: str, path: Sequence[str]) -> str:
-    """The optional value at a path: it has none where a part is missing.
+    """The optional value at a path; empty where a part of the path is missing.
 
     :param start: an expression, such as ``object``, or an optional value.
     :param path: without ``*``.
@@ -45,7 +45,7 @@ def optional(start: str, path: Sequence[str]) -> str:
 
 
 def if_given(value: str, condition: Condition) -> str:
-    """The condition of an optional value, where there is one.
+    """Whether an optional value is absent or meets a condition.
 
     :param value: an optional value.
     :param condition: of the value.
@@ -54,7 +54,7 @@ def if_given(value: str, condition: Condition) -> str:
 
 
 def given_and(value: str, condition: Condition) -> str:
-    """Whether an optional value is there and meets a condition.
+    """Whether an optional value is present and meets a condition.
 
     :param value: an optional value.
     :param condition: of the value.
@@ -63,7 +63,7 @@ def given_and(value: str, condition: Condition) -> str:
 
 
 def holds_for(value: str, condition: Condition) -> str:
-    """The condition of a value that is a longer expression.
+    """A condition for a value that is a longer expression.
 
     :param value: an expression.
     :param condition: of the value.
@@ -72,7 +72,7 @@ def holds_for(value: str, condition: Condition) -> str:
 
 
 def all_of(conditions: Sequence[str]) -> str:
-    """All of them.
+    """Whether all conditions hold.
 
     :param conditions: at least one.
     """
@@ -80,7 +80,7 @@ def all_of(conditions: Sequence[str]) -> str:
 
 
 def any_of(conditions: Sequence[str]) -> str:
-    """At least one of them.
+    """Whether at least one of the conditions holds.
 
     :param conditions: at least one.
     """
@@ -90,13 +90,13 @@ def any_of(conditions: Sequence[str]) -> str:
 def for_each(
     start: str, path: FieldPath, condition: Condition, *, spared: str | None = None, variable: str = "x"
 ) -> str:
-    """The condition of each value at a path.
+    """A condition for each value at a path.
 
     :param start: an expression, or an optional value.
     :param path: ``*`` stands for the items of a list.
     :param condition: of the optional value at the end of the path.
-    :param spared: the name of items that the condition does not count for.
-    :param variable: the name of an item; those of items within it are longer.
+    :param spared: the name of items that are exempt from the condition.
+    :param variable: the variable for an item; the variables for items within it are longer.
     """
     if ANY not in path:
         return condition(optional(start, path))
@@ -119,7 +119,7 @@ def compares(value: str, operator: str, bound: Any) -> str:
 
 
 def is_countable(number: Decimal) -> bool:
-    """Whether :func:`is_on_step` takes a number: its thousandths are a whole number of 64 bits.
+    """Whether :func:`is_on_step` accepts a number: it is a whole number of thousandths within 64 bits.
 
     :param number: any.
     """
@@ -128,14 +128,14 @@ def is_countable(number: Decimal) -> bool:
 
 
 def is_on_step(first: Decimal, step: Decimal, value: str) -> str:
-    """Whether a value is any number of steps away from the first one.
+    """Whether the distance of a value from the first value is a whole number of steps.
 
     :param first: a countable number.
     :param step: likewise.
     :param value: of any type.
     """
-    # Quantities have no remainder: their number in whole units, or in thousandths, is one of the two nearest whole
-    # numbers of their approximation.
+    # Quantities have no remainder operator. Their number of units, or of thousandths, is one of the two whole numbers
+    # that are nearest to their approximation.
     is_whole = first % 1 == 0 and step % 1 == 0
     scale, scaled, unit = (Decimal(1), "", "") if is_whole else (_THOUSAND, f" * {_THOUSAND}.0", ' + "m"')
     text = _as_text(value)
@@ -146,9 +146,9 @@ def is_on_step(first: Decimal, step: Decimal, value: str) -> str:
 
 
 def is_one_of(value: str, allowed: Sequence[Any]) -> str:
-    """Whether a value says the same as one of several, such as ``"2"`` and ``2``.
+    """Whether a value is equal to one of several values, where ``"2"`` and ``2`` are equal.
 
-    :param value: of any type but lists and mappings.
+    :param value: of any type except lists and mappings.
     :param allowed: texts, numbers and booleans.
     """
     text, texts = _as_text(value), [_text(each) for each in allowed]
@@ -161,16 +161,17 @@ def is_one_of(value: str, allowed: Sequence[Any]) -> str:
 
 
 def matches(value: str, pattern: str) -> str:
-    """Whether the whole of a text matches.
+    """Whether a whole string matches a pattern.
 
-    :param value: of any type but lists and mappings.
+    :param value: of any type except lists and mappings.
     :param pattern: a regular expression of RE2.
     """
     return f"{_as_text(value)}.matches({literal(f'^(?:{pattern})$')})"
 
 
 def _as_text(value: str) -> str:
-    # Without dyn() the type checker takes what an optional index finds for a text, and numbers have no overload.
+    # Without dyn(), the type checker assumes that the result of an optional index is a string, and there is no overload
+    # for numbers.
     return f"string(dyn({value}))"
 
 

@@ -1,4 +1,4 @@
-"""What a rule asks of one value, as an expression."""
+"""The requirement of a rule for one value, as an expression."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from airflow_trainer_provider.policies.policy import Rule
 
 #: Rules that a missing value does not meet.
 NEEDED = frozenset({"required", "locked"})
-#: Those that count for the training's container only: a sidecar may need less.
+#: Rules that apply only to the training's container: a sidecar may need less.
 TRAINING_ONLY = frozenset({"required", "min", "step"})
 _COMPARED = {"min": ">=", "max": "<="}
 
 
 class NotExported(Exception):
-    """A rule cannot be an expression for a kind. Its text says why."""
+    """A rule cannot be expressed for a kind of objects. The text says why."""
 
 
 def check(rule: Rule, kind: str) -> cel.Condition:
-    """The condition of a value that is there.
+    """The condition for a value that is present.
 
     :param rule: the rule.
     :param kind: one of the rule's kinds; not ``forbidden``.
@@ -41,7 +41,7 @@ def check(rule: Rule, kind: str) -> cel.Condition:
 
 
 def demand(rule: Rule, kind: str, value: str) -> str:
-    """The condition of an optional value that a job as a whole has, or has not.
+    """The condition for an optional value of a job as a whole.
 
     :param rule: the rule.
     :param kind: one of the rule's kinds.
@@ -57,7 +57,7 @@ def demand(rule: Rule, kind: str, value: str) -> str:
 
 
 def demand_if_given(rule: Rule, kind: str, value: str) -> str:
-    """The condition of an optional value that may stand elsewhere as well.
+    """The condition for an optional value that may also be set elsewhere.
 
     :param rule: the rule.
     :param kind: one of the rule's kinds; not ``required``.
@@ -67,7 +67,7 @@ def demand_if_given(rule: Rule, kind: str, value: str) -> str:
 
 
 def check_exportable(rule: Rule, kind: str) -> None:
-    """Refuse what is an expression for no kind of objects.
+    """Refuse a rule that cannot be expressed for any kind of objects.
 
     :raises NotExported: a default, a list or a mapping, or steps that are too small.
     """
@@ -89,7 +89,7 @@ def _check_step(rule: Rule) -> None:
 
 
 def _whole(rule: Rule, bound: Any) -> Any:
-    """The bound of what the objects hold: whole seconds, rounded up, where a spec takes fractions."""
+    """The bound for the values in the objects: whole seconds, rounded up, where a spec accepts fractions."""
     seconds = amount(bound) if rule.path[-1].endswith("_seconds") else None
     return bound if seconds is None else math.ceil(seconds)
 

@@ -1,4 +1,4 @@
-"""Conditions of the containers in the pods of an object."""
+"""Conditions for the containers in the pods of an object."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from airflow_trainer_provider.policies.targets import Target
 _SIDES = ("requests", "limits")
 #: Resources that have a request and a limit.
 _AMOUNTS = frozenset({"cpu", "memory"})
-#: What a spec says of a command, a container holds behind a launcher's words.
+#: Settings that a container does not hold in the spec's form: its command begins with a launcher's words.
 _OTHER_WORDS = frozenset({"command", "args"})
-#: (container, name of its resources, whether a value has to be there) -> the condition.
+#: (container, name of its field for resources, whether a value is needed) -> the condition.
 _Asked = Callable[[str, str, bool], str]
 
 
 def in_containers(rule: Rule, kind: str, target: Target, role: str | None, path: FieldPath) -> list[str]:
-    """The conditions of a setting of the containers.
+    """The conditions for a setting of the containers.
 
     :param rule: the rule.
     :param kind: one of the rule's kinds.
     :param target: the objects.
     :param role: of the replicas; None for all.
     :param path: of the setting in a group, e.g. ``("resources", "gpu")``.
-    :raises NotExported: it cannot be said.
+    :raises NotExported: no expression can check the rule.
     """
     if role is not None and not any(pods.is_map for pods in target.pods):
         raise NotExported("the object does not say which pods are of a role")
@@ -53,13 +53,13 @@ def in_containers(rule: Rule, kind: str, target: Target, role: str | None, path:
 
 
 def _of_all(asked: _Asked) -> cel.Condition:
-    """The condition of all containers of a pod."""
+    """The condition for all containers of a pod."""
     each = asked("c", "resources", False)
     return lambda pod: f'["containers", "initContainers"].all(f, {pod}[?f].orValue([]).all(c, {each}))'
 
 
 def _of_training(kind: str, asked: _Asked, name: str | None) -> cel.Condition:
-    """The condition of a pod that may have sidecars beside the training's container.
+    """The condition for a pod that may have sidecars in addition to the training's container.
 
     :param name: of the training's container; None for the first.
     """
@@ -82,7 +82,7 @@ def _of_training(kind: str, asked: _Asked, name: str | None) -> cel.Condition:
 
 
 def _asked(rule: Rule, kind: str, path: FieldPath) -> _Asked:
-    """What a rule asks of one container."""
+    """The requirement of a rule for one container."""
     if len(path) == 1 and path[0] in CONTAINER_FIELDS.keys() - _OTHER_WORDS:
         field = CONTAINER_FIELDS[path[0]]
         return lambda container, _, needed: _value(rule, kind, cel.optional(container, (field,)), needed)
@@ -95,7 +95,7 @@ def _asked(rule: Rule, kind: str, path: FieldPath) -> _Asked:
 
 
 def _is_resource(path: FieldPath) -> bool:
-    """Whether a path is that of a resource as a container has it, or of its request or limit."""
+    """Whether a path names a resource as a container names it, or its request or limit."""
     is_side = len(path) == 1 or (len(path) == 2 and path[1] in _SIDES)
     return is_side and (path[0] in _AMOUNTS or "/" in path[0])
 
@@ -105,7 +105,9 @@ def _value(rule: Rule, kind: str, value: str, needed: bool) -> str:
 
 
 def _resource(rule: Rule, kind: str, resources: str, path: FieldPath, needed: bool) -> str:
-    """The condition of a request and a limit: what is given is right, and at least one is given."""
+    """The condition for a request and a limit: each one that is given is right, and at least one is given if a value is
+    needed.
+    """
     values = [cel.optional(resources, (side, path[0])) for side in path[1:] or _SIDES]
     conditions = [] if kind == "required" else [demand_if_given(rule, kind, value) for value in values]
     if needed:

@@ -1,4 +1,4 @@
-"""What a rule asks of the objects of a kind, as expressions."""
+"""The requirements of a rule for the objects of a kind, as expressions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from airflow_trainer_provider.policies.targets import Target, replica_type
 
 
 def expressions(rule: Rule, kind: str, target: Target) -> list[str]:
-    """What has to be true of an object.
+    """The conditions that an object has to meet.
 
     :param rule: the rule.
     :param kind: one of the rule's kinds, e.g. ``max``.
     :param target: the objects.
-    :return: expressions; none where there is nothing to ask, as another object holds the field.
-    :raises NotExported: it cannot be said.
+    :return: expressions; empty where there is nothing to check, e.g. because another object holds the field.
+    :raises NotExported: no expression can check the rule.
     """
     path = rule.path
     check_exportable(rule, kind)
@@ -43,7 +43,7 @@ def expressions(rule: Rule, kind: str, target: Target) -> list[str]:
 
 
 def _setting(path: FieldPath) -> tuple[str | None, FieldPath]:
-    """The role that a path is about, None for all; and the path of the setting in a group."""
+    """The role that a path applies to, None for all roles; and the path of the setting in a group."""
     if path[0] == "replicas" and len(path) > 2:
         return (None if path[1] == ANY else path[1]), path[2:]
     return None, ("resources", *path[1:]) if path[0] == "resources_per_node" else path
@@ -65,7 +65,7 @@ def _nodes(rule: Rule, kind: str, target: Target) -> list[str]:
     if not target.is_count_whole and kind != "max":
         if target.only_ours:
             raise NotExported("the nodes of a job may be those of several objects")
-        # A runtime's number is that of the TrainJob, or smaller.
+        # The runtime's number is that of the TrainJob, or a smaller one.
         return []
     if ANY in target.counts[0]:
         return [] if kind == "required" else [cel.holds_for(_sum(path), check(rule, kind)) for path in target.counts]
@@ -73,7 +73,7 @@ def _nodes(rule: Rule, kind: str, target: Target) -> list[str]:
 
 
 def _sum(path: FieldPath) -> str:
-    """The number of replicas of all groups but a launcher."""
+    """The number of replicas of all groups except a launcher."""
     groups = f"{cel.optional('object', path[: path.index(ANY)])}.orValue({{}})"
     return f'{groups}.map(r, r != "Launcher", int({groups}[r].?{path[-1]}.orValue(1))).sum()'
 
@@ -94,7 +94,7 @@ def _restarts(rule: Rule, kind: str, target: Target) -> list[str]:
 
 
 def _replicas(rule: Rule, kind: str, target: Target, role: str) -> list[str]:
-    """The condition of the number of replicas of a role."""
+    """The condition for the number of replicas of a role."""
     path = target.counts[0]
     if ANY not in path:
         raise NotExported("the object does not say which pods are of a role")

@@ -1,4 +1,4 @@
-"""Conditions of the pods of an object."""
+"""Conditions for the pods of an object."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airflow_trainer_provider.policies.targets import Pods, Target, replica_type
 
 
 def in_pods(rule: Rule, kind: str, target: Target, path: FieldPath) -> list[str]:
-    """The conditions of a field of the pods' specs.
+    """The conditions for a field of the pods' specs.
 
     :param rule: the rule.
     :param kind: one of the rule's kinds.
     :param target: the objects.
     :param path: of the field in a pod's spec; ``*`` stands for the items of a list.
-    :raises NotExported: it cannot be said.
+    :raises NotExported: no expression can check the rule.
     """
     if kind in NEEDED and ANY in path:
         raise NotExported("there may be any number of items")
@@ -32,12 +32,12 @@ def in_pods(rule: Rule, kind: str, target: Target, path: FieldPath) -> list[str]
 
 
 def each_pod(pods: Pods, condition: cel.Condition, *, only_nodes: bool = False, role: str | None = None) -> str:
-    """The condition of each pod's spec.
+    """The condition for the spec of each pod.
 
-    :param pods: where they are.
-    :param condition: of an optional pod's spec.
-    :param only_nodes: whether those that do not train are spared.
-    :param role: only these replicas, of an object whose pods are in a mapping.
+    :param pods: the location of the pods' specs.
+    :param condition: for an optional pod's spec.
+    :param only_nodes: whether pods that do not train are exempt.
+    :param role: the role whose replicas are checked, in an object whose pods are in a mapping; None for all.
     """
     spared = pods.launcher if only_nodes else None
     if pods.is_map:

@@ -1,4 +1,4 @@
-"""Conditions of the Services and Ingresses of a job's tools."""
+"""Conditions for the Services and Ingresses of a job's tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_trainer_provider.policies.policy import Rule, complaints, is_locked
 from airflow_trainer_provider.policies.targets import Target
 
 _FIELD = "tools"
-#: Kind of the objects -> field of a tool -> where they hold it.
+#: Kind of the objects -> field of a tool -> the paths at which the objects hold it.
 _PATHS: dict[str, dict[str, tuple[FieldPath, ...]]] = {
     SERVICES.kind: {"port": (("spec", "ports", ANY, "port"), ("spec", "ports", ANY, "targetPort"))},
     INGRESSES.kind: {
@@ -23,10 +23,10 @@ _PATHS: dict[str, dict[str, tuple[FieldPath, ...]]] = {
         "tls_secret": (("spec", "tls", ANY, "secretName"),),
     },
 }
-#: The type of a Service for each access; an Ingress's is reached inside the cluster, as is that of a URL.
+#: Access of a tool -> the type of its Service. The Service behind an Ingress or a URL is reached inside the cluster.
 _TYPES = {"cluster": "ClusterIP", "node_port": "NodePort", "ingress": "ClusterIP", "url": "ClusterIP"}
 _INGRESS = "ingress"
-#: What stands in the spec for the job's name and namespace, also as a pattern has it.
+#: The placeholders in a spec for the job's name and namespace, also with the escapes of a pattern.
 _PLACES = re.compile(r"\{(?:job|namespace)\\?\}")
 
 
@@ -36,13 +36,13 @@ def is_of_tools(rule: Rule) -> bool:
 
 
 def of_tools(rule: Rule, kind: str, target: Target) -> list[str]:
-    """What has to be true of the Service, or of the Ingress, of a tool.
+    """The conditions that the Service, or the Ingress, of a tool has to meet.
 
-    :param rule: about tools.
+    :param rule: a rule about tools.
     :param kind: one of the rule's kinds.
     :param target: Services or Ingresses.
-    :return: expressions; none where there is nothing to ask, as the other kind of objects holds the field.
-    :raises NotExported: it cannot be said.
+    :return: expressions; empty where there is nothing to check, because the other kind of objects holds the field.
+    :raises NotExported: no expression can check the rule.
     """
     check_exportable(rule, kind)
     name, setting = rule.path[1:2], rule.path[2:]
