@@ -1,4 +1,4 @@
-"""What differs between frameworks: one file each, found by name."""
+"""The differences between frameworks: one module per framework, found by its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_trainer_provider.job.plan.plan import JobPlan
 from airflow_trainer_provider.spec import TrainJobSpec
 from airflow_trainer_provider.spec.validation import choice
 
-#: Framework name -> the module that holds its ``FRAMEWORK``; those that a spec may name.
+#: Name of a framework that a spec may name -> the module with its ``FRAMEWORK``.
 MODULES = {
     "pytorch": "airflow_trainer_provider.frameworks.pytorch",
     "tensorflow": "airflow_trainer_provider.frameworks.tensorflow",
@@ -23,10 +23,10 @@ MODULES = {
 
 
 def get_framework(name: str) -> Framework:
-    """Look a framework up.
+    """Look up a framework.
 
-    :param name: e.g. ``pytorch``; empty for that of a job of which it is not known.
-    :raises SpecError: there is none of that name; names the nearest.
+    :param name: e.g. ``pytorch``; empty for the framework of a job whose framework is unknown.
+    :raises SpecError: there is no framework of that name; the error names the nearest one.
     """
     if name and name not in MODULES:
         raise SpecError([choice("framework", name, MODULES, "Use one of these.")])
@@ -36,10 +36,10 @@ def get_framework(name: str) -> Framework:
 
 
 def plan_job(spec: TrainJobSpec, node_pool_label: str | None = None) -> JobPlan:
-    """Lay a spec out with what its framework brings.
+    """Lay out a spec with its framework.
 
     :param spec: what the user asked for.
-    :param node_pool_label: the label of node pools where the spec does not say.
-    :raises SpecError: as :func:`~airflow_trainer_provider.job.plan.layout.lay_out`.
+    :param node_pool_label: the label that names the pool of a node, where the spec does not set it.
+    :raises SpecError: as in :func:`~airflow_trainer_provider.job.plan.layout.lay_out`.
     """
     return lay_out(spec, get_framework(spec.framework), node_pool_label)

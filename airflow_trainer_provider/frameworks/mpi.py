@@ -33,9 +33,9 @@ def _files(job: JobPlan, addresses: Addresses) -> Mapping[str, str]:
 
 def _launch(command: Command, job: JobPlan) -> tuple[Command, Command]:
     if job.spec.mpi.implementation != OPEN_MPI:
-        # Hydra's mpirun has the hostfile from a variable that the controller sets.
+        # Hydra's mpirun reads the path of the hostfile from a variable that the controller sets.
         return ("mpirun",), command
-    # Open MPI finds the number of processes in the hostfile's slots; they may be more than there are cores.
+    # Open MPI takes the number of processes from the slots in the hostfile; there may be more slots than cores.
     hostfile = f"$(TRAINER_FILES)/{_HOSTFILE}"
     return ("mpirun", "--hostfile", hostfile, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"), command
 
@@ -53,11 +53,11 @@ FRAMEWORK = Framework(
     files=_files,
     processes_per_node=True,
     rank_variable="OMPI_COMM_WORLD_RANK",
-    # Of Hydra, which starts the ranks of Intel MPI and of MPICH.
+    # The variable of Hydra, which starts the ranks of Intel MPI and of MPICH.
     other_rank_variables=("PMI_RANK",),
-    # Of Open MPI 4 and 5.
+    # The variables of Open MPI 4 and 5.
     remote_shell_variables=("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"),
-    # Open MPI 4 writes [[50315,1],0] where Open MPI 5 writes [prterun-node-71@1,0].
+    # A process name is [[50315,1],0] in Open MPI 4, and [prterun-node-71@1,0] in Open MPI 5.
     failed_rank=re.compile(
         r"(?:Process name: \[(?:\[[^\]]*\]|[^,\]]+),\s*|process rank "
         r"|MPI_ABORT was invoked on rank (?=\d+ in communicator MPI_COMM_WORLD))(?P<rank>\d+)"

@@ -22,13 +22,14 @@ def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[s
         "PADDLE_JOB_ID": "train",
         "PADDLE_RANK": str(replica.rank),
         "PADDLE_NPROC_PER_NODE": str(job.spec.num_proc_per_node),
-        # The launcher repeats what its processes write to files there; nodes may start in one and the same folder.
+        # The launcher also prints what its processes log to files in this folder; several nodes may start in the same
+        # folder.
         "PADDLE_LOG_DIR": f"log/{replica.name}",
     }
 
 
 def _launch(command: Command, job: JobPlan) -> tuple[Command, Command]:
-    # The launcher puts python before a .py file by itself, and knows no other way to be given one.
+    # The launcher itself puts python before a .py file, and accepts the interpreter in no other way.
     script = command[1:] if command[0].startswith("python") else command
     return ("python", "-m", "paddle.distributed.launch"), script
 
@@ -43,8 +44,8 @@ FRAMEWORK = Framework(
     processes_per_node=True,
     processes_variable="PADDLE_NPROC_PER_NODE",
     rank_variable="PADDLE_TRAINER_ID",
-    # With one, the Training Operator sets PADDLE_SERVER_NUM and PADDLE_TRAINER_NUM, which start no collective training:
-    # https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/controller.v1/paddlepaddle/envvar.go
+    # With a master, the Training Operator sets PADDLE_SERVER_NUM and PADDLE_TRAINER_NUM, which start no collective
+    # training: https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/controller.v1/paddlepaddle/envvar.go
     refused_roles={
         "master": "Drop it: worker-0 holds the rendezvous. A PaddleJob's Master is a parameter server, and no rank of "
         "a collective training; give such a job with manifest=."

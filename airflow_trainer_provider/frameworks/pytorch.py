@@ -24,11 +24,12 @@ def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[s
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ENDPOINT": str(leader),
             "PET_RDZV_ID": "train",
-            # A shared store is announced in the first round only: a node that joins later waits for it in vain.
+            # A shared store is announced only in the first round: a node that joins later would wait for it in vain.
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
     return env | {
-        # For a script without torchrun, which calls init_process_group() itself; torchrun overwrites them.
+        # For a script that runs without torchrun, and calls init_process_group() itself; torchrun overwrites these
+        # variables.
         "MASTER_ADDR": leader.host,
         "MASTER_PORT": str(leader.port),
         "RANK": str(replica.rank),
@@ -57,9 +58,9 @@ FRAMEWORK = Framework(
     processes_by_keyword=True,
     processes_variable="PET_NPROC_PER_NODE",
     elastic=True,
-    # A node that a failed rank dragged down may end before the one that it failed on.
+    # A node that a failed rank brought down may end before the node on which the rank failed.
     rank_variable="RANK",
-    # A rank's own traceback comes first; torchrun's summary may name one that it dragged down.
+    # A rank's own traceback comes first; torchrun's summary may name another rank that it brought down.
     failed_rank=re.compile(
         r"^(?:\[rank|\s*rank\s*:\s*|process rank )(?P<rank>\d+)(?:\]: Traceback| \(local_rank: \d+\)| with exit code)"
     ),

@@ -1,4 +1,4 @@
-"""Answers that all replicas of a job ask for in turn."""
+"""Caches the last result of a function that is called for each replica of a job in turn."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def remember_last(function: Callable[P, T]) -> Callable[P, T]:
-    """Remember a function's last answer for the very same objects as arguments.
+    """Cache a function's last result for identical objects as arguments.
 
-    A list of all replicas is made once for a job, and not once for each of its replicas.
+    So a list of all replicas is created once per job, and not once per replica.
 
     :param function: a pure function with positional arguments.
     """
@@ -22,7 +22,7 @@ def remember_last(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
         nonlocal last
-        # Read once: another thread may have it remember other arguments at any time.
+        # Read once, because another thread may replace it at any time.
         known = last
         if known is None or len(known[0]) != len(args) or any(a is not b for a, b in zip(known[0], args, strict=True)):
             known = (args, function(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""TensorFlow: every replica learns the cluster and its own task from TF_CONFIG.
+"""TensorFlow: every replica reads the cluster and its own task from TF_CONFIG.
 
 https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
 """

@@ -10,5 +10,5 @@ def _no_environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dic
     return {}
 
 
-#: Of jobs that a manifest describes, or that something else made. No spec can name it.
+#: The framework of jobs that a manifest describes, or that were created outside Airflow. No spec can name it.
 FRAMEWORK = Framework(name="", title="an unknown framework", roles=(), environment=_no_environment)

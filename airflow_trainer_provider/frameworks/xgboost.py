@@ -1,4 +1,4 @@
-"""XGBoost: rank 0 runs the tracker of xgboost.collective, which all ranks connect to.
+"""XGBoost: rank 0 runs the tracker of xgboost.collective, to which all ranks connect.
 
 The script starts the tracker itself on rank 0, as it does under Kubeflow:
 https://xgboost.readthedocs.io/en/stable/python/python_api.html#xgboost.tracker.RabitTracker
@@ -17,7 +17,7 @@ def _environment(job: JobPlan, replica: Replica, addresses: Addresses) -> dict[s
     leader, size = addresses[job.leader.name], str(len(job.replicas))
     workers = job.group("worker")
     return {
-        # Kubeflow Trainer's names, which xgboost.collective takes as they are.
+        # Kubeflow Trainer's names, which xgboost.collective reads directly.
         "DMLC_TRACKER_URI": leader.host,
         "DMLC_TRACKER_PORT": str(leader.port),
         "DMLC_TASK_ID": str(replica.rank),
