@@ -45,7 +45,7 @@ class JobHandle(BaseModel):
 
         :param value: a handle, its mapping, or that mapping as JSON text.
         :param field: what to call it in an error.
-        :raises SpecError: it is none of these.
+        :raises SpecError: the value is none of these.
         """
         # isinstance() would read attributes of the object, which may raise any exception.
         if issubclass(type(value), cls):

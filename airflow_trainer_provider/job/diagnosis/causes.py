@@ -15,7 +15,7 @@ Hope = Literal["itself", "someone", "none"]
 
 #: The prefix of an init container's reason.
 INIT = "Init:"
-#: The prefix of the reason of another container than the training's that made their pod fail.
+#: The prefix of the reason of a container, other than the training's, that made the pod fail.
 SIDECAR = "Sidecar:"
 #: The reason of a job, or a pod, that was ended because its deadline passed: nothing failed.
 DEADLINE = "DeadlineExceeded"

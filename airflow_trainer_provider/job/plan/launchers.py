@@ -40,7 +40,7 @@ _OTHERS = frozenset(
 
 
 def begins_with_launcher(command: Command, own: Set[str]) -> bool:
-    """Whether a command begins with any launcher; only its first words are looked at.
+    """Whether a command begins with any launcher; only its first words are examined.
 
     :param command: what the user wrote.
     :param own: the launchers of the job's framework.

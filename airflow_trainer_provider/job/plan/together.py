@@ -9,8 +9,8 @@ def placed_apart(job: Plan) -> str | None:
     """A warning about a job whose pods are each placed on their own, although several need accelerators.
 
     :param job: the job.
-    :return: the warning; None where nothing is known to be wrong. A scheduler, a runtime or a manifest of the user's
-        own may place the pods together.
+    :return: the warning; None where nothing is known to be wrong. A user's own scheduler, runtime or manifest may place
+        the pods together.
     """
     if not isinstance(job, JobPlan) or _is_cared_for(job):
         return None

@@ -88,9 +88,9 @@ def job_status(
     :param groups: how many replicas of each group, in the order of their ranks.
     :param ranked: whether each replica is one process, whose rank is the replica's.
     :param gone: the last versions of pods that were deleted meanwhile.
-    :param children: the objects that the kind reads beside the main one, and the job's Kueue Workload.
+    :param children: the child objects that the kind reads, and the job's Kueue Workload.
     :param events: of the main object and its children, newest last.
-    :param deleted: whether the main object is gone.
+    :param deleted: whether the main object no longer exists.
     """
     parts = without_workloads(children)
     controller, replicas = kind.read(main, parts), read_replicas(kind, main, pods, gone, groups, ranked)

@@ -66,7 +66,7 @@ class PodState:
 def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = False) -> PodState:
     """The state of a replica, as one of its pods shows it.
 
-    :param pod: the pod, or the last version of one that is gone.
+    :param pod: the pod, or the last version of a deleted pod.
     :param blank: the replica, without anything about its state.
     :param name: of the training's container.
     :param gone: whether the pod has been deleted.
@@ -238,8 +238,8 @@ def _beside(status: ReplicaStatus, stage: Stage, pod: Manifest, name: str) -> tu
 
 
 def _failed_beside(status: ReplicaStatus, pod: Manifest, sidecar: Mapping[str, Any]) -> ReplicaStatus:
-    """The end of a training that succeeded, in a pod that failed because of another container: it ends when that one
-    does.
+    """The end of a training that succeeded, in a pod that failed because of another container: its end time is that of
+    the other container.
     """
     end = ended(status, sidecar["state"]["terminated"])
     end = end.model_copy(update={"finished_at": end.finished_at or last_change(pod)})

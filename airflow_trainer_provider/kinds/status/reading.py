@@ -19,9 +19,9 @@ class Reading:
     :param controller: the status that its controller reports.
     :param replicas: as they were read from the pods, in the order of their ranks.
     :param pods: all pods of the job, including those of its initializers.
-    :param children: the objects that the kind reads beside the main one, and the job's Kueue Workload.
+    :param children: the child objects that the kind reads, and the job's Kueue Workload.
     :param events: of the main object and its children, newest last.
-    :param deleted: whether the main object is gone.
+    :param deleted: whether the main object no longer exists.
     """
 
     kind: Kind
