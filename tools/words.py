@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 #: Pattern -> what to write instead. A word is found in prose and as part of a name (`_tell`, `isTold`), but not inside
-#: of another word (`storytelling`). A space also stands for a line break, with the `#` of a comment after it.
+#: of another word (`storytelling`). A space also stands for an underscore, and for a line break
+#: with the `#` of a comment after it.
 WORDS = {
     "somebody(?:s|else)?": "name who: a user, a person, another client; or use the passive",
     "nobody": "name who does not: no user, no client, no controller; or use the passive",
@@ -25,7 +26,10 @@ WORDS = {
     r"how (?:\w+ ){1,2}stands?": "name it: the status, the state, the phase",
     "needs? nothing of": "does not import, does not use",
     "lets? go of": "release, free",
+    "let go at": "released at",
     "conclusions?": "the outcome",
+    "troubles?": "the error, the fault",
+    "patience": "the timeout, the deadline",
     "standing": "the controller status",
     "(?:what|nothing) came of": "the outcome, the result; had no effect",
     "to be had": "available",
@@ -49,7 +53,7 @@ EXCEPT = ("tests/unit/test_words.py", "tools/words.py")
 
 def _compiled(words: str) -> re.Pattern[str]:
     """The pattern of words that stand alone, or are a part of a `snake_case` or a `camelCase` name."""
-    words = words.replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*(?:#:?[ \t]*)?)")
+    words = words.replace(" ", r"(?:[ \t]+|_|[ \t]*\n[ \t]*(?:#:?[ \t]*)?)")
     return re.compile(rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?!(?<=\.)tell\()(?i:{words})(?![a-z]|(?<=[A-Z])[A-Z])")
 
 

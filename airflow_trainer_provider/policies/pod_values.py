@@ -11,7 +11,8 @@ from airflow_trainer_provider.spec.misplaced import TRAINING_CONTAINER
 from airflow_trainer_provider.spec.values.devices import NVIDIA, counts_of
 from airflow_trainer_provider.spec.values.plain import Place
 
-#: Field of a spec, or the beginning of its path -> the path of the same setting in a pod's spec. The first match counts.
+#: Field of a spec, or the beginning of its path -> the path of the same setting in a pod's spec. The first that matches
+#: counts.
 POD_FIELDS: Mapping[FieldPath, FieldPath] = {
     ("scheduling", "node_selector"): ("nodeSelector",),
     ("scheduling", "priority_class"): ("priorityClassName",),

@@ -124,10 +124,7 @@ TARGETS: tuple[Target, ...] = (
         pods=(
             Pods(("spec", "podTemplateOverrides", ANY, "spec"), is_whole=False),
             Pods(
-                (
-                    *("spec", "runtimePatches", ANY, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"),
-                    *_OF_STEP,
-                ),
+                (*_PATCHES, *_OF_STEP),
                 is_whole=False,
             ),
         ),

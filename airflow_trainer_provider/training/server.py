@@ -37,7 +37,7 @@ _FIELDS = {"progressPercentage": ("percent", 100), "estimatedRemainingSeconds": 
 #: Metrics by which Hugging Face's callback counts steps -> ours, and the least that they may be.
 _STEPS = {"current_step": ("step", 0), "total_steps": ("total_steps", 1)}
 #: Seconds for which a connection may say nothing.
-_PATIENCE = 5.0
+_READ_TIMEOUT = 5.0
 
 
 def start(folder: Path) -> None:
@@ -101,7 +101,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
-    timeout = _PATIENCE
+    timeout = _READ_TIMEOUT
 
     def do_POST(self) -> None:
         given = self.headers.get("Authorization", "")

@@ -29,7 +29,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize(("task", "index"), SAYS)
-def test_the_tab_says_how_the_task_stands(open_tab, axe, page, task, index):
+def test_the_tab_shows_the_tasks_state(open_tab, axe, page, task, index):
     tab = open_tab(task, index)
 
     badge, texts = SAYS[task, index]

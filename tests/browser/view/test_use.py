@@ -293,7 +293,7 @@ def test_another_try_is_asked_for_by_its_number(show, view):
     assert any(path.endswith("/-1?try=1") for _, path, _ in view.requests)
 
 
-def test_going_back_to_a_try_shows_how_it_stands_now(watched, view):
+def test_going_back_to_a_try_shows_its_state_now(watched, view):
     page = watched("running-200")
     live = page.locator(".live")
     expect(live).to_have_attribute("title", re.compile("Updated 14:21:0"))

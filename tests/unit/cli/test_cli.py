@@ -206,7 +206,7 @@ def test_a_job_that_there_is_not(run, command):
     assert err.startswith("error: There is no training job called j in namespace team")
 
 
-def test_trouble_with_the_cluster_is_reported_in_one_line(run, cluster):
+def test_an_error_with_the_cluster_is_reported_in_one_line(run, cluster):
     cluster.answer(403, "GET", "/trainjobs$", message="no right to list trainjobs")
 
     code, out, err = run("list")

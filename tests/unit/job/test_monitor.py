@@ -121,7 +121,7 @@ def test_a_failed_replica_that_its_controller_counts_is_left_to_it():
     assert monitor.next_wakeup(at(100)) is None
 
 
-def test_an_image_that_cannot_be_pulled_is_one_trouble_under_two_names():
+def test_an_image_that_cannot_be_pulled_is_one_fault_under_two_names():
     monitor = Monitor(None)
     for second in range(0, 60, 10):
         assert monitor.observe(_status("ErrImagePull" if second % 20 else "ImagePullBackOff"), at(second)) is None
@@ -129,7 +129,7 @@ def test_an_image_that_cannot_be_pulled_is_one_trouble_under_two_names():
     assert monitor.observe(_status("ErrImagePull"), at(60)).replica == "worker-0"
 
 
-def test_a_trouble_that_passed_is_forgotten():
+def test_a_fault_that_passed_is_forgotten():
     monitor = Monitor(None)
     monitor.observe(_status("ErrImagePull"), at(0))
     monitor.observe(_status("ContainerCreating"), at(50))
@@ -139,7 +139,7 @@ def test_a_trouble_that_passed_is_forgotten():
     assert monitor.next_wakeup(at(60)) == 55
 
 
-def test_troubles_of_two_replicas_are_two():
+def test_faults_of_two_replicas_are_two():
     monitor = Monitor(None)
     monitor.observe(_status("ErrImagePull", "run"), at(0))
     monitor.observe(_status("run", "ErrImagePull"), at(50))

@@ -489,7 +489,7 @@ def test_the_job_is_given_its_time_to_start(context):
     assert hook.waits[0]["startup_timeout"] == 40
 
 
-def test_trouble_with_the_cluster_is_shown_where_the_job_would_be(context):
+def test_an_error_with_the_cluster_is_shown_where_the_job_would_be(context):
     operator = _operator(backend="auto")
     operator.hook = hook = _Hook()
 

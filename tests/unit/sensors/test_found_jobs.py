@@ -165,7 +165,7 @@ async def test_a_job_that_is_not_there_yet_is_waited_for_and_said_so(api, cluste
     assert [each.handle.name for each in await jobs.poke("r")] == ["a"]
 
 
-async def test_trouble_of_the_cluster_is_waited_out_and_a_missing_right_is_not(api):
+async def test_an_error_of_the_cluster_is_waited_out_and_a_missing_right_is_not(api):
     add(api, "a")
     cluster = Cluster(api.connection(), outage_budget=0)
     jobs = FoundJobs(_Hook(cluster), Wanted(name="a"), ["succeeded"], lambda line: None)
@@ -458,7 +458,7 @@ def test_a_deferred_sensor_that_fails_silently_waits_on_for_the_time_that_is_lef
 
 
 @pytest.mark.parametrize(("silent", "error"), [(True, AirflowFailException), (False, TrainJobFailure)])
-def test_a_poke_that_finds_a_failed_job_fails_also_where_trouble_is_silent(context, silent, error):
+def test_a_poke_that_finds_a_failed_job_fails_also_where_errors_are_silent(context, silent, error):
     task = sensor(name="a", silent_fail=silent, timeout=60, poke_interval=0)
     found = [Found(HANDLE, JobOutcome(failure=FAILED))]
 

@@ -38,7 +38,7 @@ def test_each_sample_is_looked_at():
 
 
 @pytest.mark.parametrize("name", SAYS)
-def test_the_page_says_how_the_runs_stand_and_fits(show, name):
+def test_the_page_shows_the_runs_states_and_fits(show, name):
     page = show(name, limit="100" if name == "dag-hundred" else "20")
 
     for text in SAYS[name]:

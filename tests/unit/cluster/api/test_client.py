@@ -262,10 +262,10 @@ async def test_create_is_repeated_while_connections_are_refused(connect, monkeyp
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     client = connect(kubeconfig(f"http://127.0.0.1:{port}"))
-    in_trouble = asyncio.Event()
-    monkeypatch.setattr(retry.log, "warning", lambda *_: in_trouble.set())
+    is_failing = asyncio.Event()
+    monkeypatch.setattr(retry.log, "warning", lambda *_: is_failing.set())
     creating = asyncio.create_task(client.create(TRAIN_JOBS, "ns", {}))
-    await in_trouble.wait()
+    await is_failing.wait()
     runner = web.ServerRunner(web.Server(ok({"kind": "TrainJob"})))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -335,7 +335,7 @@ async def test_a_version_that_expires_long_after_its_list_lists_at_once_each_tim
     assert pauses == []
 
 
-async def test_a_watch_that_ends_at_once_is_trouble(watches, client, caplog):
+async def test_a_watch_that_ends_at_once_is_an_error(watches, client, caplog):
     client.says((5, []))
     client.sends(None, None, None, ("ADDED", pod("a-0", 6)))
     with of(watches).subscribe("a") as subscription:
@@ -368,7 +368,7 @@ async def test_refusal_of_the_first_list_reaches_all_and_may_end(watches, client
 
 
 @pytest.mark.parametrize("error", [ApiError("down"), ApiError("x", status=500), ApiError("x", status=429)])
-async def test_trouble_that_goes_away_by_itself_never_reaches_a_subscriber(watches, client, monkeypatch, error):
+async def test_an_error_that_goes_away_by_itself_never_reaches_a_subscriber(watches, client, monkeypatch, error):
     monkeypatch.setattr(module, "REFUSED_FIRST", 0.0)
     monkeypatch.setattr(module, "REFUSED_LATER", 0.0)
     client.says(*[error] * 10, (5, []))

@@ -75,7 +75,7 @@ class Cluster:
         self.api.objects.compact()
         self.api.cut_watches()
 
-    def be_in_trouble(self):
+    def be_faulty(self):
         self.api.answer(self.chance.choice([429, 500, 503]), "GET", "/pods$", times=2)
         self.api.cut_watches()
 
@@ -85,7 +85,7 @@ class Cluster:
 
 
 HAPPENS = [Cluster.add] * 6 + [Cluster.change] * 4 + [Cluster.move, Cluster.remove] * 2
-TROUBLES = [Cluster.break_off, Cluster.end, Cluster.bookmark, Cluster.compact, Cluster.be_in_trouble]
+FAULTS = [Cluster.break_off, Cluster.end, Cluster.bookmark, Cluster.compact, Cluster.be_faulty]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -99,7 +99,7 @@ async def test_a_watch_knows_what_the_api_server_holds(api, seed):
     for _ in range(150):
         chance.choice(HAPPENS)(happening)
         if chance.random() < 0.1:
-            chance.choice(TROUBLES)(happening)
+            chance.choice(FAULTS)(happening)
         if chance.random() < 0.4:
             await asyncio.sleep(chance.random() * 0.01)
 

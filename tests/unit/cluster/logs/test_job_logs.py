@@ -793,7 +793,7 @@ async def test_a_kubelet_that_has_the_rest_of_a_log_no_more_is_quoted(cluster, h
     assert got[1].endswith(f"({answer.decode()})")
 
 
-async def test_trouble_is_tried_again_while_the_job_runs(cluster):
+async def test_an_error_is_tried_again_while_the_job_runs(cluster):
     pod = cluster.pod()
     pod.start()
     pod.write("one")

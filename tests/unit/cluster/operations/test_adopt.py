@@ -48,7 +48,7 @@ CLEARED = by(max_tries=2)
 #: Airflow gives a run that had ended another start where a task of it is cleared.
 CLEARED_LATER = by(max_tries=2, run_started_at=MONDAY - timedelta(hours=1))
 STOPPED = {"runPolicy": {"suspend": True}}
-PODS_OF_BEFORE = {
+PREVIOUS_PODS = {
     "that run": {},
     "that are terminating": {"deletionTimestamp": "2026-11-21T07:02:00Z"},
     "that have failed and are terminating": {"phase": "Failed", "deletionTimestamp": "2026-11-21T07:02:00Z"},
@@ -185,8 +185,8 @@ async def test_a_suspended_job_is_handed_over_before_it_goes_on(api):
     ]
 
 
-@pytest.mark.parametrize("pod", PODS_OF_BEFORE.values(), ids=PODS_OF_BEFORE)
-async def test_a_suspended_job_goes_on_once_the_pods_of_before_are_gone(api, pod, monkeypatch):
+@pytest.mark.parametrize("pod", PREVIOUS_PODS.values(), ids=PREVIOUS_PODS)
+async def test_a_suspended_job_goes_on_once_the_previous_pods_are_gone(api, pod, monkeypatch):
     monkeypatch.setattr(wait, "_GONE_SECONDS", 10)
     add_earlier(api, CASES["it is suspended"])
     add_pod(api, "j", **pod)

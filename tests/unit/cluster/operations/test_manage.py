@@ -238,7 +238,7 @@ async def test_without_kueue_a_queues_name_means_nothing(api, backends):
     assert api.patches == [(f"{JAXJOBS}/j", {"spec": {"runPolicy": {"suspend": True}}})]
 
 
-async def test_resuming_waits_for_the_pods_of_before_also_for_those_that_have_failed_on_their_way_out(api, backends):
+async def test_resuming_waits_for_the_previous_pods_also_for_those_that_have_failed_on_their_way_out(api, backends):
     add_job(api, "jaxjob", "j", spec={"runPolicy": {"suspend": True}, "jaxReplicaSpecs": {"Worker": {}}})
     add_pod(api, "j", phase="Failed", deletionTimestamp="2026-11-21T07:02:00Z")
     looks = []

@@ -117,7 +117,7 @@ def test_a_snapshot_has_the_place_in_a_queue():
     assert stages.snapshot(BEGIN)["queue"] is None
 
 
-def test_a_snapshot_says_how_the_job_stands_and_goes_on_elsewhere():
+def test_a_snapshot_has_the_jobs_state_and_continues_elsewhere():
     stages = Stages()
     stages.observe(status(JobPhase.RUNNING, replica(started_at=at(1), node="node-7"), restarts=2), START + 1)
     snapshot = json.loads(json.dumps(stages.snapshot(at(5))))

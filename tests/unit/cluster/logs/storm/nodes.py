@@ -285,7 +285,7 @@ class Nodes:
         if pod is None:
             raise ApiError(f'pods "{name}" not found', status=404)
         self._count(pod, container)
-        most = await self._trouble(pod, follow)
+        most = await self._fault(pod, follow)
         if most < 0:
             yield b"unable to retrieve container logs for containerd://c"
             return
@@ -311,7 +311,7 @@ class Nodes:
                 return
             await self._wait(changed)
 
-    async def _trouble(self, pod: Pod, follow: bool) -> int:
+    async def _fault(self, pod: Pod, follow: bool) -> int:
         """Do what a node does before it gives a log.
 
         :return: how many lines it gives, then; below 0 an answer without any.

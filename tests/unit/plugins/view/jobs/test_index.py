@@ -60,7 +60,7 @@ def test_a_failure_is_not_repeated_by_each_that_waits(database, caplog):
     assert caplog.messages == ["The training jobs could not be read"]
 
 
-def test_while_the_database_is_slow_the_jobs_are_those_of_before(database, monkeypatch):
+def test_while_the_database_is_slow_the_jobs_are_the_previous_ones(database, monkeypatch):
     monkeypatch.setattr(module, "KEPT_SECONDS", -1.0)
     index = JobIndex()
     assert outcome(index) == []
