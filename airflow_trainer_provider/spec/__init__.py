@@ -1,4 +1,4 @@
-"""What a user asks for: a validated, frozen description of one training job.
+"""The spec: a validated, immutable description of the training job that a user requests.
 
 It imports neither Airflow, nor a backend, nor a framework.
 """

@@ -14,7 +14,7 @@ from airflow_trainer_provider.spec.values.base import Number, SpecModel, wrong
 from airflow_trainer_provider.spec.values.devices import NVIDIA, Accelerators, Extended, counts_of
 
 _QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,20})?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
-#: A quantity as people write it elsewhere: 16GB, 16gb, 16 GiB, 16g.
+#: A quantity in a notation that Kubernetes does not accept: 16GB, 16gb, 16 GiB, 16g.
 _OTHERWISE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,20})?)\s*([kmgt])(i?)b?", re.IGNORECASE)
 _SCALE = {
     "m": Decimal("0.001"),
@@ -29,7 +29,7 @@ _SCALE = {
     "Ti": Decimal(2**40),
 }
 _LEAST_MEMORY = 2**20
-#: A size of the shared memory that follows from the memory limit.
+#: The value of ``shared_memory`` that derives its size from the memory limit.
 AUTO = "auto"
 _QUANTITIES = 'a positive quantity such as 2, "500m" or "4Gi" (suffixes m, k, M, G, T, Ki, Mi, Gi, Ti)'
 
@@ -59,7 +59,7 @@ def _quantity(value: Any) -> str:
 
 
 def _spelling(number: str, letter: str, binary: str) -> str:
-    """How Kubernetes writes a quantity that has a unit of another notation."""
+    """A hint with Kubernetes' notation of a quantity that was written with a unit of another notation."""
     decimal = "k" if letter in "kK" else letter.upper()
     if binary:
         return f'Write "{number}{letter.upper()}i".'
@@ -95,15 +95,15 @@ SharedMemory = Annotated[str, BeforeValidator(_shared_memory)]
 
 
 def _split(value: Any) -> Any:
-    """Let one number stand for the request and the limit alike."""
+    """Use one plain value as both the request and the limit."""
     return value if isinstance(value, (dict, SpecModel)) else {"requests": value, "limits": value}
 
 
 class Amount(SpecModel):
-    """How much of one resource a replica asks for, and how much it may use at most.
+    """The request and the limit of a replica for one resource.
 
-    :param requests: what must be free for the replica to start; the limit where it is left out.
-    :param limits: what the replica may use; no bound where it is left out.
+    :param requests: the amount that must be free for the replica to start; the limit if unset.
+    :param limits: the most that the replica may use; no limit if unset.
     """
 
     requests: str | None = None
@@ -132,7 +132,7 @@ class MemoryAmount(Amount):
 
 
 class GpuShare(SpecModel):
-    """A part of one NVIDIA GPU, which other pods may share: a fraction of its memory, or an amount of it.
+    """A share of one NVIDIA GPU that other pods may use as well: a fraction of its memory, or an amount of memory.
 
     :param fraction: more than 0 and less than 1.
     :param memory: GPU memory, e.g. ``"8Gi"``; it is rounded down to whole MiB.
@@ -154,7 +154,7 @@ _SHARE = frozenset(GpuShare.model_fields)
 
 
 def _share(value: Any) -> Any:
-    """A fraction that is written as a number."""
+    """Turn a number between 0 and 1 into the mapping of a GPU share."""
     if isinstance(value, (float, str)):
         try:
             number = float(value)
@@ -169,7 +169,7 @@ def _gpu_tag(value: Any) -> str:
     return "(share)" if is_share else "(devices)"
 
 
-#: Whole accelerators, or a share of one.
+#: A number of whole accelerators, or a share of one GPU.
 Gpu = Annotated[
     Annotated[Accelerators, Tag("(devices)")] | Annotated[GpuShare, Tag("(share)")],
     Discriminator(_gpu_tag),
@@ -178,16 +178,16 @@ Gpu = Annotated[
 
 
 class Resources(SpecModel):
-    """What one replica needs. A plain value sets request and limit: ``{"cpu": 2, "memory": "4Gi"}``.
+    """Compute resources of one replica. A plain value sets request and limit: ``{"cpu": 2, "memory": "4Gi"}``.
 
     :param cpu: CPUs.
     :param memory: memory.
-    :param gpu: how many whole NVIDIA GPUs; or one other resource with its number, e.g. ``{"amd.com/gpu": 2}``,
-        ``{"google.com/tpu": 4}`` or ``{"nvidia.com/mig-1g.5gb": 1}``; or, where a scheduler shares GPUs, a share
-        of one: ``0.5``, ``{"fraction": 0.5}`` or ``{"memory": "8Gi"}``; clusters only.
-    :param extended: whatever else the nodes count, by its name: ``{"rdma/hca": 1}``; clusters only.
-    :param shared_memory: how large ``/dev/shm`` may become, which counts against the memory limit; ``auto`` for half of
-        that limit, or no bound where there is none; clusters only. None leaves the container runtime's 64 MiB.
+    :param gpu: the number of whole NVIDIA GPUs; or one other resource with its number, e.g. ``{"amd.com/gpu": 2}``,
+        ``{"google.com/tpu": 4}`` or ``{"nvidia.com/mig-1g.5gb": 1}``; or, with a scheduler that shares GPUs, a share
+        of one GPU: ``0.5``, ``{"fraction": 0.5}`` or ``{"memory": "8Gi"}``; clusters only.
+    :param extended: the number of each other extended resource, by its name: ``{"rdma/hca": 1}``; clusters only.
+    :param shared_memory: the maximum size of ``/dev/shm``, which counts against the memory limit. ``auto`` means half
+        of that limit, or no maximum if there is no limit. None keeps the container runtime's 64 MiB. Clusters only.
     """
 
     cpu: Annotated[CpuAmount, BeforeValidator(_split)] | None = None
@@ -198,12 +198,12 @@ class Resources(SpecModel):
 
     @property
     def share(self) -> GpuShare | None:
-        """The share of a GPU; None for whole ones, or none."""
+        """The share of a GPU; None if the replica has whole accelerators, or no accelerator."""
         return self.gpu if isinstance(self.gpu, GpuShare) else None
 
     @property
     def devices(self) -> dict[str, int]:
-        """The resource that the whole accelerators are, with how many of it."""
+        """The resource of the whole accelerators -> their number; empty for a share of a GPU, and for none."""
         return {} if isinstance(self.gpu, GpuShare) else counts_of(self.gpu)
 
     @model_validator(mode="after")

@@ -10,21 +10,21 @@ from typing import Any
 
 from airflow_trainer_provider.spec.job import TrainJobSpec
 
-#: What pydantic calls the bounds of a number in some of its types -> in JSON schema.
+#: Name of a number's bound in some of pydantic's types -> its name in JSON schema.
 _BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 _KEPT = frozenset({*_BOUNDS.values(), "enum", "maxLength", "minLength", "maxItems", "minItems", "items"})
-#: One number or quantity stands for both.
+#: The fields of a resource; in a form one number or quantity sets both.
 _AMOUNT = frozenset({"requests", "limits"})
 _PARAMETER = re.compile(r":param (\w+):\s*(.*?)(?=\n:param |\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class FieldSchema:
-    """What a field may hold.
+    """The schema, the default and the description of a field.
 
-    :param schema: JSON schema of a value.
-    :param default: of the spec; None for none.
-    :param description: for people; empty where the spec does not describe the field.
+    :param schema: the JSON schema of a value.
+    :param default: the spec's default; None if there is none.
+    :param description: a help text; empty if the spec does not describe the field.
     """
 
     schema: dict[str, Any]
@@ -33,9 +33,9 @@ class FieldSchema:
 
 
 def field_schema(path: Sequence[str]) -> FieldSchema:
-    """The schema of a field. Of several types, one that a person writes in a form is taken, and no null.
+    """The schema of a field, with the types that a user can enter in a form, and without null.
 
-    :param path: of the field, which the spec has.
+    :param path: the path of a field that the spec has.
     """
     node, description = _whole(), ""
     default: Any = None
@@ -76,7 +76,7 @@ def _simple(node: Mapping[str, Any]) -> dict[str, Any]:
     if len(types) > 1 and "object" in types:
         types.remove("object")
     if len(types) > 1:
-        # Bounds of one type are none of the others.
+        # The bounds of one type do not apply to the others.
         return {"type": types}
     first = next(each for each in branches if each.get("type", "object") == types[0])
     return {"type": types[0], **_bounds(first)}
@@ -89,7 +89,7 @@ def _bounds(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _description(holder: Mapping[str, Any], part: str) -> str:
-    """What the docstrings say of a field: that of its model, the job's for a group's field, or that of a base model."""
+    """A field's description in the docstring of its model, else in the job's, else in that of a base model."""
     fields = (holder.get("properties") or {}).keys()
     extended = (node for node in _whole()["$defs"].values() if (node.get("properties") or {}).keys() < fields)
     found = (_descriptions(node).get(part) for node in (holder, _whole(), *extended))
@@ -97,6 +97,6 @@ def _description(holder: Mapping[str, Any], part: str) -> str:
 
 
 def _descriptions(node: Mapping[str, Any]) -> dict[str, str]:
-    """Name of a field -> what the docstring of its model says."""
+    """Name of a field -> its description in the docstring of the model."""
     found = _PARAMETER.findall(node.get("description", ""))
     return {name: " ".join(text.replace("``", "").split()) for name, text in found}

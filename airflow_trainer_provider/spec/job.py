@@ -40,20 +40,20 @@ def _few_groups(value: Any) -> Any:
 
 
 class ReplicaSettings(SpecModel):
-    """What can differ between replicas. A field that is not set is inherited from the group, and then from the job.
+    """Settings that can differ between replicas. A replica inherits an unset field from its group, then from the job.
 
     :param image: container image.
-    :param command: what each process runs, one word an item; None runs the image's entry point.
-    :param args: words after the command.
-    :param env: environment variables: text, a number, or where the value comes from; a group's are laid over the job's,
-        name by name. An empty mapping is not None: as an override it leaves the replica none.
-    :param working_dir: the folder the processes start in.
+    :param command: the command of each process, as a list of words; None runs the image's entry point.
+    :param args: the command's arguments, as a list of words.
+    :param env: environment variables: text, a number, or the source of the value. A group's variables are merged over
+        the job's by name. An override's mapping replaces both, even if it is empty.
+    :param working_dir: the folder in which the processes start.
     :param resources: compute resources of one replica.
-    :param scheduling: where the pods may run. A group's is laid over the job's field by field, and mappings in it key
-        by key; an override's replaces the group's.
-    :param pod: settings of the pods, likewise.
-    :param volumes: what is mounted. A group's are added to the job's, and one with the same ``mount_path`` replaces the
-        job's; an override's are all that the replica has.
+    :param scheduling: where the pods may run. A group's settings are merged over the job's field by field, and its
+        mappings key by key; an override's settings replace the group's.
+    :param pod: settings of the pods, merged in the same way as ``scheduling``.
+    :param volumes: the volumes to mount. A group's volumes are added to the job's, and replace those of the job that
+        have the same ``mount_path``; an override's volumes replace all others.
     """
 
     image: Text | None = None
@@ -68,7 +68,7 @@ class ReplicaSettings(SpecModel):
 
 
 class ReplicaOverride(ReplicaSettings):
-    """Settings of one replica. Each that is given replaces the group's; it is not merged.
+    """Settings of one replica. A field that is set replaces the group's value; the two are not merged.
 
     :param index: the replica's index within its group, from 0.
     """
@@ -79,7 +79,8 @@ class ReplicaOverride(ReplicaSettings):
 class ReplicaGroup(ReplicaSettings):
     """Replicas of one role: master, worker, chief, ps, evaluator or launcher.
 
-    :param replicas: how many. None takes it from ``num_nodes`` or ``num_workers`` for workers, and is 1 for others.
+    :param replicas: the number of replicas. None derives the number of workers from ``num_nodes`` or ``num_workers``,
+        and means 1 for the other roles.
     :param overrides: settings of single replicas, by index.
     """
 
@@ -96,13 +97,13 @@ class ReplicaGroup(ReplicaSettings):
 
 
 class ElasticPolicy(SpecModel):
-    """Let the number of nodes vary while the job runs, and nodes be replaced.
+    """Lets the number of nodes change while the job runs, and lets lost nodes be replaced.
 
-    :param min_nodes: the job trains with at least so many nodes.
-    :param max_nodes: and at most so many; so many are started.
-    :param max_restarts: how often the processes, or a lost node, may be started again.
-    :param rdzv_conf: options of the rendezvous, as torchrun's ``--rdzv-conf`` has them, e.g. ``join_timeout`` and
-        ``last_call_timeout`` in seconds. The rendezvous itself is c10d, and the first node holds it.
+    :param min_nodes: the smallest number of nodes that the job trains with.
+    :param max_nodes: the largest number of nodes, and the number that the job starts.
+    :param max_restarts: how often the processes, or a lost node, may be restarted.
+    :param rdzv_conf: options of the rendezvous, as in torchrun's ``--rdzv-conf``, e.g. ``join_timeout`` and
+        ``last_call_timeout`` in seconds. The rendezvous backend is always c10d, and the first node hosts it.
     """
 
     min_nodes: Count
@@ -121,25 +122,27 @@ class ElasticPolicy(SpecModel):
 class RunPolicy(SpecModel):
     """How long and how often the job may run.
 
-    :param backoff_limit: how often the job may be started again after failures (0 to 100). Where a backend can restart
-        single replicas only, none restarts more often than this; the how-to on clusters has a table.
-    :param exit_codes: after which exit codes of a replica the job is started again, and after which it ends for good,
-        and neither ``backoff_limit`` nor the task's ``retries`` start it again; None starts it again after any.
-    :param infrastructure_retries: how often the task submits the job again, within the same try, after the cluster or
-        the machine failed it (0 to 100): a lost node, an eviction. Neither ``backoff_limit`` nor the task's ``retries``
-        are used up by that.
-    :param on_oom: how the memory of a cluster's job grows that ran out of it, and that the task then submits again,
-        within the same try; None lets the job fail.
-    :param active_deadline_seconds: the job fails when it has not ended so long after its start, restarts
-        included; None means no bound.
-    :param grace_period_seconds: between the request to end and the kill (0 to 300).
-    :param startup_timeout_seconds: a cluster's job is ended when not all replicas have started so long after it was
-        submitted; the time that a queue keeps it suspended does not count. None means no bound, except for what can
-        never start.
-    :param ttl_seconds_after_finished: a job that is kept goes so long after its outcome has reached XCom, and may go
-        from then on where it runs on this machine; None keeps it.
-    :param clean_pods: which pods of a cluster's job that is kept go when it has ended: ``Running``, those that still
-        run; ``All``, once its outcome has reached XCom; ``None``, no pod, and those that still run go on.
+    :param backoff_limit: how often the job may be restarted after failures (0 to 100). No backend restarts a replica
+        more often than this. The backends differ in what they restart and count; the how-to on clusters has a table.
+    :param exit_codes: which exit codes of a replica restart the job, and which end it for good, so that neither
+        ``backoff_limit`` nor the task's ``retries`` start it again. None restarts the job after any exit code.
+    :param infrastructure_retries: how often the task submits the job again within the same try (0 to 100) after a
+        failure of the cluster or the machine, such as a lost node or an eviction. Such a submit uses up neither
+        ``backoff_limit`` nor the task's ``retries``.
+    :param on_oom: how to increase the memory of a job that ran out of memory; the task then submits the job again,
+        within the same try. Clusters only. None lets the job fail.
+    :param active_deadline_seconds: seconds from the job's start, restarts included, after which the job fails if it
+        has not ended; None means no limit.
+    :param grace_period_seconds: seconds between the request to end and the kill (0 to 300).
+    :param startup_timeout_seconds: seconds from the submit after which the job is ended if not all its replicas have
+        started; the time that a queue keeps the job suspended does not count. Clusters only. None means no limit,
+        except for jobs that can never start.
+    :param ttl_seconds_after_finished: seconds after which a kept job is deleted, counted from the moment its outcome
+        has reached XCom (on ``training-operator``: from the job's end). On ``local`` the next submit or clean-up after
+        that time deletes the job. None keeps it.
+    :param clean_pods: which pods of a kept job are deleted when the job has ended: ``Running``, the pods that still
+        run; ``All``, all pods, once the outcome has reached XCom; ``None``, no pods, and running pods keep running.
+        Clusters only.
     """
 
     backoff_limit: Annotated[Whole, Field(ge=0, le=100)] = 0
@@ -157,50 +160,52 @@ class TrainJobSpec(SpecModel):
     """One training job, independent of where it runs.
 
     :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``.
-    :param name: readable part of the job's name; made from DAG and task where it is left out.
-    :param num_nodes: how many nodes train, the master or chief counted in; 1 where nothing says otherwise. This is what
-        the Training Operator's SDK calls ``num_workers``.
-    :param num_workers: how many workers beside the automatic master or chief; instead of ``num_nodes``. 100 are 101
-        nodes under PyTorch, TensorFlow and XGBoost, and 100 where there are only workers, or a launcher beside them.
-    :param num_proc_per_node: processes on each node; PyTorch also takes ``auto``, ``cpu`` and ``gpu``.
-    :param replicas: settings per role, where roles differ. With a size for ``worker``, and neither ``num_nodes`` nor
-        ``num_workers``, they are the whole layout: no master is added.
+    :param name: readable part of the job's name; made from the DAG and the task if unset.
+    :param num_nodes: the number of nodes that train, including the master or chief; 1 if no other field sets it. The
+        Training Operator's SDK calls this number ``num_workers``.
+    :param num_workers: the number of workers, not including the automatic master or chief; set it instead of
+        ``num_nodes``. 100 workers are 101 nodes with PyTorch, TensorFlow and XGBoost. With the other frameworks, which
+        have only workers, or workers and a launcher, they are 100 nodes.
+    :param num_proc_per_node: the number of processes on each node; PyTorch also accepts ``auto``, ``cpu`` and ``gpu``.
+    :param replicas: settings per role, for roles that differ. If these groups set the number of workers, and neither
+        ``num_nodes`` nor ``num_workers`` is set, they are the whole layout: no master is added.
     :param image: container image of all replicas.
-    :param command: what each process runs, one word an item. The framework's launcher (torchrun, mpirun,
-        paddle.distributed.launch) is put before it, unless it begins with one, or with a launcher of its own, such as
-        ``accelerate``, ``deepspeed`` or ``tune``.
-    :param args: words after the command.
-    :param env: environment variables of all replicas: text, a number, or, on clusters only, where the value comes from:
+    :param command: the command of each process, as a list of words. The framework's launcher (torchrun, mpirun,
+        paddle.distributed.launch) is put before it, unless the command itself begins with that launcher or with another
+        one, such as ``accelerate``, ``deepspeed`` or ``tune``.
+    :param args: the command's arguments, as a list of words.
+    :param env: environment variables of all replicas: text, a number, or, on clusters only, the source of the value:
         a key of a Secret or a ConfigMap, or a field of the pod. ``$(NAME)`` refers to another variable.
-    :param working_dir: the folder the processes start in.
-    :param resources_per_node: compute resources of each node that trains. An MPI launcher is none: its own are those of
-        ``replicas``.
-    :param launcher: ``auto``, or ``none`` to run the command as it is, with the rendezvous environment only, as a shell
-        script does that starts a launcher; or, under MPI, a mapping with settings of mpirun.
-    :param elastic: let the number of nodes vary; PyTorch only.
+    :param working_dir: the folder in which the processes start.
+    :param resources_per_node: compute resources of each node that trains. An MPI launcher is not such a node: its
+        resources are set in ``replicas``.
+    :param launcher: ``auto`` runs the command under the framework's launcher. ``none`` runs the command as it is, with
+        the rendezvous environment only, e.g. a shell script that starts a launcher. With MPI also a mapping with
+        settings of mpirun.
+    :param elastic: lets the number of nodes change while the job runs; PyTorch only.
     :param run_policy: how long and how often the job may run.
-    :param runtime_ref: the TrainingRuntime, or ClusterTrainingRuntime, that the ``trainer`` backend starts from; a
-        name, or ``kind/name``; or a mapping of the name and what the runtime's initializers fetch. It gives the
-        numbers of nodes and of processes where the other fields do not.
+    :param runtime_ref: the TrainingRuntime, or ClusterTrainingRuntime, that the ``trainer`` backend starts from: a
+        name, ``kind/name``, or a mapping of the name and what the runtime's initializers fetch. The runtime sets the
+        numbers of nodes and of processes that the other fields leave unset.
     :param scheduling: where the pods may run, and which queue admits the job; clusters only.
     :param volumes: storage, configuration and data that are mounted into all replicas; clusters only.
-    :param checkpoint: a folder for checkpoints, in each replica's ``$TRAINER_CHECKPOINT_DIR``, which is the same over
-        restarts of the job and tries of the task.
+    :param checkpoint: a folder for checkpoints, which each replica finds in ``$TRAINER_CHECKPOINT_DIR``. It stays the
+        same across restarts of the job and tries of the task.
     :param pod: settings of the pods: account, user and groups, image pulls, labels, sources of variables; clusters
         only.
-    :param pod_template: a Kubernetes PodTemplateSpec that all pods start from, for what has no field of its own, such
-        as sidecars; clusters only. Its container ``train`` is the training's own.
-    :param tools: ports of rank 0 that people open while the job trains, such as TensorBoard's: name -> port, and who
-        reaches it.
+    :param pod_template: a Kubernetes PodTemplateSpec that all pods start from, for settings without a field in this
+        spec, such as sidecars; clusters only. Its container ``train`` is the container of the training.
+    :param tools: ports of rank 0 that people open while the job trains, such as TensorBoard's: name -> port and access.
     :param metrics: reads the progress and metrics of an unchanged script from the lines of rank 0: name -> regular
-        expression in RE2's syntax, whose only group, or the one called ``value``, is the number. ``step`` and
+        expression in RE2's syntax, whose only group, or the group called ``value``, is the number. ``step`` and
         ``total_steps`` are the progress; any other name is a metric. A script may print a JSON line instead.
-    :param function: a Python function that each process calls, instead of ``command`` and ``args``; decorators such as
-        ``@task.pytorch_job`` set it, and the operators have no such parameter.
-    :param on_kill_action: what becomes of a cluster's job whose task is marked, cleared or timed out: ``delete``, or
-        ``suspend``, which ends its pods and keeps it for the next try. One that cannot start is deleted.
-    :param on_finish_action: what becomes of a cluster's job once its outcome has reached XCom: ``delete``,
-        ``delete_succeeded`` or ``keep``.
+    :param function: a Python function that each process calls, instead of ``command`` and ``args``. Decorators such as
+        ``@task.pytorch_job`` set it; it is not a parameter of the operators.
+    :param on_kill_action: what happens to the job when its task is marked, cleared or timed out: ``delete``; or
+        ``suspend``, which ends the pods and keeps the job for the next try. A job that cannot start is deleted in
+        either case. Clusters only.
+    :param on_finish_action: what happens to the job once its outcome has reached XCom: ``delete``,
+        ``delete_succeeded`` or ``keep``. Clusters only.
     """
 
     framework: Text
@@ -283,34 +288,34 @@ class TrainJobSpec(SpecModel):
 
     @property
     def gang(self) -> Gang | None:
-        """How a gang scheduler places the pods; None for pod by pod."""
+        """How a gang scheduler places the pods; None if the pods are placed one by one."""
         return self.scheduling.gang if self.scheduling else None
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The names of the Secrets that the job refers to by fields of its own."""
+        """The names of the Secrets that the settings ``pod`` and the runtime's initializers refer to."""
         of_initializers = {each.secret for each in self.initializers.values() if each.secret}
         return frozenset(name for _, part in self.parts if part.pod for name in part.pod.secrets) | of_initializers
 
     @property
     def mpi(self) -> Launcher:
-        """The settings of the launcher; its own defaults where the user gave its name alone."""
+        """The settings of the launcher; the defaults if the user set only its name."""
         return self.launcher if isinstance(self.launcher, Launcher) else Launcher(name=self.launcher)
 
     @property
     def runtime_name(self) -> str | None:
-        """The runtime that the job starts from: its name, or ``kind/name``; None for none."""
+        """The runtime that the job starts from: its name, or ``kind/name``; None if there is none."""
         return self.runtime_ref.name if isinstance(self.runtime_ref, RuntimeRef) else self.runtime_ref
 
     @property
     def initializers(self) -> Mapping[str, InitializerSource]:
-        """What the runtime's initializers fetch: ``dataset`` and ``model``, where they are given."""
+        """What the runtime's initializers fetch: the sources that are set, by the names ``dataset`` and ``model``."""
         given = self.runtime_ref.initializer if isinstance(self.runtime_ref, RuntimeRef) else None
         return given.sources if given else {}
 
     @property
     def parts(self) -> Iterator[tuple[str, TrainJobSpec | ReplicaSettings]]:
-        """What has settings of replicas, with what their fields' paths begin with: the job, its groups, overrides."""
+        """The job, its groups and their overrides, each with the prefix of the paths of its fields."""
         yield "", self
         for name, group in self.replicas.items():
             yield f"replicas.{name}.", group

@@ -29,7 +29,7 @@ def _only_document(text: str) -> Any:
     if len(documents) != 1:
         fix = "Leave one job in it. What else it needs has to be there before."
         raise wrong(_ALLOWED, fix, value=f"{len(documents)} documents")
-    # An alias may repeat a part that repeats another, and so on.
+    # YAML aliases may be nested and expand to a huge value: plain() limits the size.
     return plain("manifest", documents[0])
 
 
@@ -49,7 +49,7 @@ def _one_object(value: Any) -> Any:
 
 
 class ManifestRunPolicy(SpecModel):
-    """What of :class:`~airflow_trainer_provider.spec.job.RunPolicy` is not the manifest's own; the same meaning."""
+    """The fields of :class:`~airflow_trainer_provider.spec.job.RunPolicy` that a manifest cannot set; same meaning."""
 
     infrastructure_retries: Annotated[Whole, Field(ge=0, le=100)] = 0
     startup_timeout_seconds: Seconds | None = None
@@ -57,15 +57,15 @@ class ManifestRunPolicy(SpecModel):
 
 
 class ManifestSpec(SpecModel):
-    """A job that the user's own manifest describes, and what becomes of it.
+    """A job that is described by the user's own manifest, and what happens to the job.
 
     :param manifest: the object, or its text.
-    :param framework: which it runs; None where its kind says so, or it is not needed.
-    :param name: readable part of the job's name; the manifest's own name where it is left out.
-    :param run_policy: how long it may take to start, and how often it may start again.
+    :param framework: the framework that the job runs; None if the manifest's kind implies it, or if it is not needed.
+    :param name: readable part of the job's name; the manifest's own name if unset.
+    :param run_policy: how long the job may take to start, how often it is submitted again, and how long it is kept.
     :param metrics: as in :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`.
-    :param on_kill_action: as there.
-    :param on_finish_action: as there.
+    :param on_kill_action: as in ``TrainJobSpec``.
+    :param on_finish_action: as in ``TrainJobSpec``.
     """
 
     manifest: Annotated[Mapping[str, Any], BeforeValidator(_one_object)]
@@ -78,5 +78,5 @@ class ManifestSpec(SpecModel):
 
     @property
     def namespace(self) -> str | None:
-        """The manifest's own; None where it names none."""
+        """The manifest's namespace; None if it does not set one."""
         return (self.manifest.get("metadata") or {}).get("namespace")

@@ -1,4 +1,4 @@
-"""Where names of Kubernetes and of Airflow's Kubernetes operators go in a spec."""
+"""Maps field names of Kubernetes and of Airflow's Kubernetes operators to their place in a spec."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from airflow_trainer_provider.spec.values.plain import path
 
-#: The training's container in a ``pod_template``.
+#: The name of the container in a ``pod_template`` that runs the training.
 TRAINING_CONTAINER = "train"
 _POD = "pod_template.spec."
 _TRAIN = f"pod_template.spec.containers[name={TRAINING_CONTAINER}]."
-#: Fields of a PodSpec that people write outside of it.
+#: Fields of a PodSpec that users often write outside of it.
 _POD_FIELDS = (
     "affinity",
     "automountServiceAccountToken",
@@ -39,7 +39,7 @@ _POD_FIELDS = (
     "topologySpreadConstraints",
     "volumes",
 )
-#: Fields of a container, likewise.
+#: Fields of a container that users often write outside of it.
 _CONTAINER_FIELDS = (
     "envFrom",
     "imagePullPolicy",
@@ -51,7 +51,7 @@ _CONTAINER_FIELDS = (
     "volumeDevices",
     "volumeMounts",
 )
-#: What a job has a field of its own for.
+#: Name in Kubernetes or in Airflow's operators -> the field of the spec with the same meaning.
 _FIELDS = {
     "activeDeadlineSeconds": "run_policy.active_deadline_seconds",
     "arguments": "args",
@@ -75,15 +75,15 @@ _FIELDS = {
 }
 
 
-#: Fields of a container that a job has fields for as well.
+#: Fields of a container that also exist as fields of the job.
 _TRAIN_FIELDS = frozenset({"args", "command", "env", "image", "workingDir"})
-#: Fields of both a PodSpec and a container, as :func:`_key` has them.
+#: Fields of both a PodSpec and a container, normalized by :func:`_key`.
 _BOTH = frozenset({"securitycontext"})
 _LONGEST_NAME = 63
 
 
 def _key(name: str) -> str:
-    """The same for ``nodeSelector`` and ``node_selector``."""
+    """A name without case and separators: equal for ``nodeSelector`` and ``node_selector``."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -95,7 +95,7 @@ _PLACES = {
     **{_key(name): f"pod_template.metadata.{name}" for name in ("annotations", "labels")},
     **{_key(name): place for name, place in _FIELDS.items()},
 }
-#: Fields that a job and its groups have for what Kubernetes, Run:ai and others have other names for.
+#: Field of a job and of its groups -> names in Kubernetes, Run:ai and other tools -> the part of that field.
 _OWN = {
     "scheduling": {
         "affinity": "node_affinity",
@@ -129,7 +129,7 @@ _OWN = {
         "uid": "security.run_as_user",
     },
 }
-#: Of the whole job, and of no group: the name that it has elsewhere -> its field.
+#: Name in other tools -> field of the whole job, which groups do not have.
 _OF_JOB = {
     **dict.fromkeys(("localqueue", "queue", "queuename"), "scheduling.queue_name"),
     **dict.fromkeys(("gang", "gangscheduling", "podgroup", "podgrouppolicy", "schedulingpolicy"), "scheduling.gang"),
@@ -139,7 +139,7 @@ _OF_JOB = {
     "scheduletimeoutseconds": "scheduling.gang.timeout_seconds",
 }
 _OWN_PLACES = {_key(name): f"{field}.{place}" for field, places in _OWN.items() for name, place in places.items()}
-#: What Kubernetes and other tools call the fields of a volume, within ``volumes``.
+#: Names of volume fields in Kubernetes and other tools -> names within ``volumes``.
 _IN_VOLUMES = {
     "branch": "revision",
     "capacity": "size, within new_claim",
@@ -163,7 +163,7 @@ _IN_VOLUMES = {
     "volumeclaimtemplate": "new_claim",
 }
 _RENDEZVOUS = "Drop it: the rendezvous is c10d, which the first node holds; rdzv_conf has its options."
-#: What the Training Operator and torchrun call the fields of ``elastic``.
+#: Names in the Training Operator and torchrun of the fields of ``elastic`` -> the remedy.
 _IN_ELASTIC = {
     "maxreplicas": "Write max_nodes.",
     "minreplicas": "Write min_nodes.",
@@ -171,19 +171,19 @@ _IN_ELASTIC = {
     "metrics": "Drop it: the number of nodes does not follow the load.",
 }
 _STORE = "Mount a claim or a host_path, or let the script save to the object store and read from it by itself."
-#: What other tools call the parts of ``checkpoint``, and what it does not have.
+#: Names in other tools of the fields of ``checkpoint``, and of settings that it does not have -> the remedy.
 _IN_CHECKPOINT = {
     **dict.fromkeys(("address", "bucket", "gcs", "gs", "remote", "s3", "storageuri", "store", "uri", "url"), _STORE),
     **dict.fromkeys(("claimname", "persistentvolumeclaim", "pvc"), "Write claim, the claim's name alone."),
     **dict.fromkeys(("dir", "directory", "folder"), "Write host_path, or path for the folder within a claim."),
 }
-#: What a job has ``volumes`` for, outside of a ``pod_template``.
+#: Names for volumes outside of a ``pod_template``, where a job has ``volumes`` -> the remedy.
 _VOLUMES = dict.fromkeys(
     ("volume", "volumes", "volumedevices", "volumemounts"),
     "Write it as volumes: a list, each entry with a mount_path and a source.",
 )
 _IN_PARTS: dict[tuple[str | int, ...], dict[str, str]] = {("elastic",): _IN_ELASTIC, ("checkpoint",): _IN_CHECKPOINT}
-#: Within ``resources_per_node``.
+#: Names within ``resources_per_node`` that it does not have -> the remedy.
 _AMOUNTS = {
     "limits": 'Write each resource with its own limits, e.g. {"cpu": {"limits": 4}}.',
     "requests": 'Write each resource with its own requests, e.g. {"cpu": {"requests": 2}}.',
@@ -193,19 +193,19 @@ _AMOUNTS = {
     "shm_size": 'Write "shared_memory".',
     "shmsize": 'Write "shared_memory".',
 }
-#: What Kubernetes and other tools call the amounts, outside of ``resources_per_node``.
+#: Names of resources in Kubernetes and other tools, outside of ``resources_per_node`` -> the resource there.
 _AMOUNT_NAMES = {
     **dict.fromkeys(("cpu", "cpus", "numcpus"), "cpu"),
     **dict.fromkeys(("gpu", "gpus", "gpuspernode", "nvidia.com/gpu", "numgpus", "numgpuspernode"), "gpu"),
     **dict.fromkeys(("mem", "memory", "ram"), "memory"),
     **dict.fromkeys(("sharedmemory", "shm", "shmsize"), "shared_memory"),
 }
-#: Resources of Kubernetes' device plugins. Labels, as of the nodes that have them, begin with the same domains.
+#: Resources of Kubernetes' device plugins, by their whole names: node labels begin with the same domains.
 _DEVICES = re.compile(
     r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu"
     r"|aws\.amazon\.com/neuron(core|device)?|vpc\.amazonaws\.com/efa|huawei\.com/Ascend.*|rdma/.+"
 )
-#: The job's own fields that a pod template does not have, and where they are.
+#: Prefix of a path in the spec -> fields of the job below it that do not exist in a pod template.
 _OF_THE_JOB = {
     "": (
         "checkpoint",
@@ -253,13 +253,13 @@ _OF_THE_JOB = {
 }
 _JOB_PLACES = {name: part + name for part, names in _OF_THE_JOB.items() for name in names}
 _SOURCES = ("claim", "config_map", "empty_dir", "git", "host_path", "new_claim", "s3")
-#: Parts of those of the job's fields that a pod template has by the same name, or by another, level by level.
+#: Level in a pod template -> parts of the job's volumes and resources that users write there -> the job's field.
 _PARTS = {
     "volume": dict.fromkeys((*_SOURCES, "mount_path", "read_only", "sub_path"), "volumes"),
     "mount": dict.fromkeys(_SOURCES, "volumes"),
     "resources": {name: f"resources_per_node.{name}" for name in ("cpu", "extended", "gpu", "memory", "shared_memory")},
 }
-#: What Kubernetes calls them, where it has the same.
+#: Source of a volume in the spec -> its name in Kubernetes.
 _IN_KUBERNETES = {
     "claim": "persistentVolumeClaim.claimName",
     "config_map": "configMap",
@@ -269,10 +269,10 @@ _IN_KUBERNETES = {
 
 
 def way_out(place: tuple[str | int, ...]) -> str | None:
-    """Where to write a field that is unknown where it stands.
+    """Where to write a field that is unknown in its current place.
 
-    :param place: of the field in the spec.
-    :return: a sentence; None for a name that no table has.
+    :param place: the field's path in the spec.
+    :return: a sentence; None for a name that is not in any table.
     """
     name = str(place[-1])
     if place[-2:-1] in (("resources_per_node",), ("resources",)):
@@ -293,7 +293,7 @@ def way_out(place: tuple[str | int, ...]) -> str | None:
 
 
 def _own_place(place: tuple[str | int, ...], name: str) -> str | None:
-    """The path of a field of the job for it; within a group, or an override, of that part's own field."""
+    """The path of the job's field for a name; within a group or an override, the path of that part's field."""
     if whole := _OF_JOB.get(_key(name) if len(name) <= _LONGEST_NAME else ""):
         return f"{whole}, which is of the whole job" if place[0] == "replicas" else whole
     own = _OWN_PLACES.get(_key(name)) if len(name) <= _LONGEST_NAME else None
@@ -303,7 +303,7 @@ def _own_place(place: tuple[str | int, ...], name: str) -> str | None:
 
 
 def _amount_place(place: tuple[str | int, ...], name: str) -> str | None:
-    """The path of an amount: in ``resources_per_node``, or in the ``resources`` of a group or an override."""
+    """The path of a resource: in ``resources_per_node``, or in the ``resources`` of a group or an override."""
     if len(name) > _LONGEST_NAME or place[0] == "launcher":
         return None
     part = _part_of(place)
@@ -314,23 +314,24 @@ def _amount_place(place: tuple[str | int, ...], name: str) -> str | None:
 
 
 def _device_place(name: str) -> str | None:
-    """The field of the job for a resource of a device plugin; None for another name."""
+    """The job's field for a resource of a device plugin; None for any other name."""
     if len(name) > _LONGEST_NAME or not _DEVICES.fullmatch(name):
         return None
     return f"resources_per_node.{_AMOUNT_NAMES.get(_key(name), 'extended')}"
 
 
 def _part_of(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The group or the override that a field stands in; empty for none."""
+    """The path of the group or the override that contains a field; empty if the field is the job's."""
     return place[: 4 if place[2:3] == ("overrides",) else 2] if place[0] == "replicas" else ()
 
 
 def template_way_out(level: str, name: str) -> str | None:
-    """Where to write a field that stands at another level of a ``pod_template`` than its own.
+    """Where to write a field that is at the wrong level of a ``pod_template``.
 
-    :param level: where it stands: ``template``, ``spec``, ``container``, ``volume``, ``mount`` or ``resources``.
-    :param name: of the field.
-    :return: a sentence; None for a name that may be right.
+    :param level: the level at which it was found: ``template``, ``spec``, ``container``, ``volume``, ``mount`` or
+        ``resources``.
+    :param name: the field's name.
+    :return: a sentence; None for a name that may be valid at this level.
     """
     if own := _device_place(name):
         return f"Write it as {own}, a field of the job, or into {_TRAIN}resources.limits."

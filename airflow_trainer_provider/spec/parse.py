@@ -18,22 +18,22 @@ _Spec = TypeVar("_Spec", bound=BaseModel)
 
 
 def parse_spec(values: Mapping[str, Any]) -> TrainJobSpec:
-    """Validate what a user asked for.
+    """Validate the fields that a user set.
 
-    :param values: the fields of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`; None leaves one out.
+    :param values: the fields of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`; None means unset.
     :return: the spec.
-    :raises SpecError: naming the fields that are wrong, their values, what is allowed and the way out.
+    :raises SpecError: names each wrong field, its value, the allowed values and the remedy.
     """
     return _parse(TrainJobSpec, given_fields(values))
 
 
 def check_part(values: Mapping[str, Any]) -> None:
-    """Validate a part of a spec, as a preset is: fields may be missing, but what stands there has to be right.
+    """Validate a part of a spec, such as a preset: fields may be missing, but each given field has to be valid.
 
     :param values: fields of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`.
     :raises SpecError: as :func:`parse_spec`.
     """
-    # What concerns several fields is validated only where none is missing.
+    # Rules over several fields are checked only if none of the fields is missing.
     given = {"framework": "any", **given_fields(values)}
     try:
         TrainJobSpec.model_validate(given)
@@ -44,12 +44,12 @@ def check_part(values: Mapping[str, Any]) -> None:
 
 
 def parse_manifest_spec(values: Mapping[str, Any]) -> ManifestSpec:
-    """Validate what a user asked for who brings a manifest.
+    """Validate the fields of a user who provides a manifest.
 
-    :param values: the fields of :class:`~airflow_trainer_provider.spec.manifest.ManifestSpec`, and those of
-        :class:`~airflow_trainer_provider.spec.job.TrainJobSpec` that are in the operator; None leaves one out.
+    :param values: the fields of :class:`~airflow_trainer_provider.spec.manifest.ManifestSpec`, and the operator's other
+        fields of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`; None means unset.
     :return: the spec.
-    :raises SpecError: naming the fields that are wrong, or that the manifest itself says.
+    :raises SpecError: names the fields that are wrong, and the fields that have to be set in the manifest instead.
     """
     given = given_fields(values)
     said = [name for name in given if name not in ManifestSpec.model_fields]
@@ -62,18 +62,19 @@ def parse_manifest_spec(values: Mapping[str, Any]) -> ManifestSpec:
 
 
 def _instead(field: str) -> str:
-    """What to do about a field that may not stand beside a manifest."""
+    """The remedy for a field that may not be set together with a manifest."""
     if field == "tools":
         return "Create the Service yourself, with a selector for the labels of the manifest's pods, or drop manifest."
     return "Write it in the manifest, or drop manifest."
 
 
 def parse_field(field: str, kind: Any, value: Any) -> Any:
-    """Validate a field that is part of no spec, such as an operator's ``namespace``.
+    """Validate a field that does not belong to a spec, such as an operator's ``namespace``.
 
     :param field: its name, for the error.
     :param kind: its type, e.g. :data:`~airflow_trainer_provider.spec.values.names.Namespace`.
-    :param value: its value. None stays None, and so does text that a template rendered to nothing.
+    :param value: its value.
+    :return: the validated value; None for None, and for the empty text that a template may render to.
     :raises SpecError: the value is of another type.
     """
     given = {field: plain(field, value)}
@@ -91,10 +92,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def given_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that have a value, made of plain values.
+    """The fields that are set, as plain JSON values.
 
-    :param values: of any type; None leaves a field out.
-    :raises SpecError: a field holds what JSON does not have, or more than a field may hold.
+    :param values: name of a field -> its value, of any type; None means unset.
+    :raises SpecError: a field contains a value that JSON does not support, or exceeds the size limits of a field.
     """
     given: dict[str, Any] = {}
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""Settings of a job's pods: their account, user and groups, image pulls, labels, and whole sources of variables."""
+"""Settings of a job's pods: account, user and groups, image pulls, labels, and objects whose keys become variables."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from airflow_trainer_provider.spec.values.names import ObjectName
 from airflow_trainer_provider.spec.values.variables import variable_problem
 from airflow_trainer_provider.spec.values.words import Text
 
-#: Kubernetes takes at most so many supplemental groups, and Linux many more.
+#: Kubernetes accepts at most this many supplemental groups; Linux allows many more.
 _MOST_ITEMS = 100
-#: The number of a user or a group.
+#: The numeric ID of a user or a group.
 Id = Annotated[Whole, Field(ge=0, le=MOST_INT32)]
 
 
 class Security(SpecModel):
     """The user and groups that the containers run as. An unset field keeps the image's setting.
 
-    :param run_as_user: the user's number.
-    :param run_as_group: the number of the user's primary group.
-    :param supplemental_groups: more groups of the user.
-    :param fs_group: the group that volumes belong to, as far as they support it.
+    :param run_as_user: the numeric ID of the user.
+    :param run_as_group: the numeric ID of the user's primary group.
+    :param supplemental_groups: numeric IDs of further groups of the user.
+    :param fs_group: the numeric ID of the group that owns the volumes, for volumes that support it.
     """
 
     run_as_user: Id | None = None
@@ -37,7 +37,7 @@ class Security(SpecModel):
 class ImagePull(SpecModel):
     """How the nodes get the images.
 
-    :param policy: when the image of the training is pulled; None for Kubernetes' default, which depends on its tag.
+    :param policy: when the training's image is pulled; None uses Kubernetes' default, which depends on the image's tag.
     :param secrets: the Secrets with the credentials of registries.
     """
 
@@ -53,11 +53,11 @@ def _prefix(value: str) -> str:
 
 
 class VariablesFrom(SpecModel):
-    """An object whose keys all become variables: one of the two.
+    """A Secret or a ConfigMap whose keys all become variables. Exactly one of the two is set.
 
     :param secret: the name of a Secret.
     :param config_map: the name of a ConfigMap.
-    :param prefix: what stands before each key in the variable's name.
+    :param prefix: a prefix for the names of the variables, before the key.
     """
 
     secret: ObjectName | None = None
@@ -78,14 +78,14 @@ def _given(value: Any) -> str:
 class PodSettings(SpecModel):
     """Settings of the pods.
 
-    :param service_account: the ServiceAccount that the pods run under, with a token of it; without it they run under
-        the namespace's default one and get no token.
-    :param security: as which user and groups the containers run.
+    :param service_account: the ServiceAccount that the pods run under, with a token for it mounted. If unset, the pods
+        run under the namespace's default ServiceAccount, without a token.
+    :param security: the user and groups that the containers run as.
     :param image_pull: how the nodes get the images.
-    :param labels: of the pods; those of the whole job are the job's main object's, too.
-    :param annotations: likewise.
-    :param env_from: Secrets and ConfigMaps whose keys all become variables of the training. A variable of ``env``
-        replaces one of these.
+    :param labels: labels of the pods; the job's main object also gets the labels that are set for the whole job.
+    :param annotations: annotations, which apply to the same objects as ``labels``.
+    :param env_from: Secrets and ConfigMaps whose keys all become variables of the training. A variable in ``env`` takes
+        precedence over one with the same name from here.
     """
 
     service_account: ObjectName | None = None

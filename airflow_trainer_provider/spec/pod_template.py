@@ -1,4 +1,4 @@
-"""The pod template of a spec. What it checks is what this provider reads; the API server checks the rest, strictly."""
+"""The pod template of a spec. Only the fields that the provider reads are checked; the API server checks the others."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ def _pod_template(value: Any) -> Any:
     return shaped(_TEMPLATE, value, _misplaced)
 
 
-#: A PodTemplateSpec. Words and the values of variables, labels and annotations may also be numbers.
+#: A PodTemplateSpec. Words of a command line and values of variables, labels and annotations may also be numbers.
 PodTemplate = Annotated[Mapping[str, Any], BeforeValidator(_pod_template)]

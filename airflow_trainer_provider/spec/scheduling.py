@@ -1,4 +1,4 @@
-"""Where the pods of a job may run, and in which order they are preferred."""
+"""Where the pods of a job may run, and how they are scheduled."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airflow_trainer_provider.spec.values.labels import LabelKey, Labels, LabelV
 from airflow_trainer_provider.spec.values.limits import MOST_INT32
 from airflow_trainer_provider.spec.values.names import ObjectName, QueueName
 
-#: A preference has a weight of 1 to 100, and each pool needs one of its own.
+#: A preference has a weight of 1 to 100, and each pool needs a different weight.
 MOST_POOLS = 100
-#: More than any cluster has reasons for.
+#: More rules than any cluster needs.
 _MOST_RULES = 100
 _LISTED = ("In", "NotIn")
 _COMPARED = ("Gt", "Lt")
-#: Field of a gang -> the schedulers that have it.
+#: Field of a gang -> the schedulers that support it.
 _OF_SCHEDULERS = {
     "timeout_seconds": ("coscheduling",),
     "queue": ("volcano", "kai"),
@@ -31,11 +31,12 @@ _OF_SCHEDULERS = {
 class Toleration(SpecModel):
     """Lets the pods run on nodes with a taint.
 
-    :param key: of the taint; None, with the operator ``Exists``, for all taints.
-    :param operator: ``Equal`` to compare the value as well, ``Exists`` for any value; by default the one that fits.
-    :param value: of the taint, for ``Equal``.
-    :param effect: ``NoSchedule``, ``PreferNoSchedule`` or ``NoExecute``; ``Any``, and None, for all of them.
-    :param seconds: how long a pod may stay on a node that gets the taint, for ``NoExecute``; None for ever.
+    :param key: the taint's key; None, with the operator ``Exists``, tolerates all taints.
+    :param operator: ``Equal`` compares the value as well, ``Exists`` accepts any value. None means ``Equal`` if
+        ``value`` is set, and ``Exists`` otherwise.
+    :param value: the taint's value, for ``Equal``.
+    :param effect: ``NoSchedule``, ``PreferNoSchedule`` or ``NoExecute``; ``Any`` and None mean all effects.
+    :param seconds: with ``NoExecute``, how many seconds a pod may stay on a node that gets the taint; None for ever.
     """
 
     key: LabelKey | None = None
@@ -62,12 +63,12 @@ class Toleration(SpecModel):
 
 
 class NodeRequirement(SpecModel):
-    """What a node's labels have to be. All requirements of a job have to be met.
+    """A requirement for a node's labels. A node has to meet all requirements of a job.
 
-    :param key: of the label.
-    :param operator: ``In`` and ``NotIn`` compare with the values, ``Gt`` and ``Lt`` with one number, ``Exists`` and
-        ``DoesNotExist`` with none.
-    :param values: what is compared with.
+    :param key: the label's key.
+    :param operator: ``In`` and ``NotIn`` compare the label with the values, ``Gt`` and ``Lt`` with one number;
+        ``Exists`` and ``DoesNotExist`` take no value.
+    :param values: the values to compare with.
     """
 
     key: LabelKey
@@ -89,11 +90,11 @@ class NodeRequirement(SpecModel):
 
 
 class Topology(SpecModel):
-    """How the pods of a job are distributed over the parts of a cluster: its zones, racks or nodes.
+    """How the pods of a job are distributed over the domains of a cluster: its zones, racks or nodes.
 
-    :param key: the nodes' label whose value names the part, e.g. ``topology.kubernetes.io/zone``.
-    :param policy: ``pack`` puts the pods into one part, ``spread`` distributes them evenly.
-    :param required: whether a pod waits where that is not possible.
+    :param key: the node label whose value names the domain, e.g. ``topology.kubernetes.io/zone``.
+    :param policy: ``pack`` puts all pods into one domain, ``spread`` distributes them evenly.
+    :param required: whether a pod waits if that is not possible; otherwise the policy is a preference.
     """
 
     key: LabelKey
@@ -105,14 +106,15 @@ class Scheduling(SpecModel):
     """Where the pods of a job may run.
 
     :param node_selector: labels that a node has to have.
-    :param node_pools: the pools that a node has to be in, those to prefer first.
-    :param node_pool_label: the label of nodes whose value is the name of their pool; None takes
+    :param node_pools: the pools that a node may belong to, in order of preference.
+    :param node_pool_label: the node label whose value is the name of the node's pool; None uses
         ``[trainer] node_pool_label``.
-    :param node_affinity: what else a node's labels have to be.
+    :param node_affinity: further requirements for the labels of a node.
     :param tolerations: the taints that a node may have.
     :param topology: whether the pods are packed together or spread out.
-    :param priority_class: the PriorityClass of the pods: which wait first, and which others they may displace.
-    :param scheduler_name: the scheduler that places the pods; None for the cluster's default.
+    :param priority_class: the PriorityClass of the pods. It determines which pending pods are scheduled first, and
+        which running pods they may preempt.
+    :param scheduler_name: the scheduler that places the pods; None uses the cluster's default.
     """
 
     node_selector: Labels = Field(default_factory=dict)
@@ -135,7 +137,7 @@ class Scheduling(SpecModel):
 class NetworkTopology(SpecModel):
     """How far apart in the network Volcano may place the pods of a gang.
 
-    :param mode: ``hard`` lets the pods wait where it is not possible, ``soft`` is a preference.
+    :param mode: with ``hard`` the pods wait if the limit cannot be met; ``soft`` makes the limit a preference.
     :param highest_tier_allowed: the highest tier of HyperNodes that the pods may be spread over.
     """
 
@@ -144,14 +146,15 @@ class NetworkTopology(SpecModel):
 
 
 class Gang(SpecModel):
-    """Gang scheduling: the pods of a job are placed together, or none is. A scheduler's name alone is short for it.
+    """Gang scheduling: all pods of a job are placed together, or none of them. A scheduler's name is the short form.
 
     :param scheduler: ``coscheduling`` of the Kubernetes scheduler-plugins, ``volcano``, or ``kai``.
-    :param min_available: how many pods have to fit for any to be placed; None for all that are created together.
+    :param min_available: how many pods must fit before any pod is placed; None means all pods that are created
+        together.
     :param timeout_seconds: how long pods that fit wait for the others; ``coscheduling`` only.
     :param queue: the queue of ``volcano`` or ``kai`` that the job belongs to.
-    :param min_resources: what has to be free for any pod to be placed, e.g. ``{"nvidia.com/gpu": 8}``;
-        ``coscheduling`` and ``volcano`` only. None for the sum of the pods' requests.
+    :param min_resources: the resources that must be free before any pod is placed, e.g. ``{"nvidia.com/gpu": 8}``;
+        ``coscheduling`` and ``volcano`` only. None means the sum of the pods' requests.
     :param network_topology: how far apart in the network the pods may be; ``volcano`` only.
     """
 
@@ -174,15 +177,15 @@ class Gang(SpecModel):
 
 
 def _gang_of(value: Any) -> Any:
-    """Let a scheduler's name stand for the gang."""
+    """Turn a scheduler's name, the short form of a gang, into the mapping."""
     return {"scheduler": value} if isinstance(value, str) else value
 
 
 class JobScheduling(Scheduling):
-    """Where the pods of a job may run, and what admits or places the job as a whole.
+    """Where the pods of a job may run, and which queue and gang scheduler handle the job as a whole.
 
     :param queue_name: the Kueue LocalQueue that admits the job.
-    :param gang: lets a gang scheduler place the pods together, or none of them.
+    :param gang: gang scheduling: all pods of the job are placed together, or none of them.
     """
 
     queue_name: QueueName | None = None
@@ -190,7 +193,7 @@ class JobScheduling(Scheduling):
 
     @property
     def of_pods(self) -> Scheduling | None:
-        """What of it is said of each pod, and what a group's is laid over; None where it says nothing of pods."""
+        """The settings that apply to each pod, over which a group's are merged; None if none of them is set."""
         given = {name: getattr(self, name) for name in Scheduling.model_fields if name in self.model_fields_set}
         return Scheduling.model_construct(**given) if given else None
 

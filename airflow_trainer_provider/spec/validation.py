@@ -1,4 +1,4 @@
-"""Turns the errors of pydantic into problems that say what to write instead."""
+"""Turns pydantic's errors into problems that name what to write instead."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ALLOWED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-#: Errors of a value that should have been several.
+#: Errors about a single value in place of a mapping or a list.
 _SHAPES = frozenset({"dict_type", "mapping_type", "model_type", "tuple_type"})
 _NUMBERS = frozenset({"int_type", "float_type"})
 _BOUNDS = {
@@ -43,7 +43,7 @@ _BOUNDS = {
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
-#: A list may have as many wrong items as it has items.
+#: Bounds the error: each item of a list may be wrong.
 _MOST_PROBLEMS = 100
 _LONGEST_WORD = 63
 
@@ -56,13 +56,13 @@ def problems_of(
     *,
     is_part: bool = False,
 ) -> list[Problem]:
-    """What is wrong with a value, for people.
+    """The problems of a value, in words for the user.
 
-    :param error: of its validation.
-    :param model: what it was validated as; None for a type that has no fields.
-    :param given: what was written, made of plain values.
-    :param place: of the value in it.
-    :param is_part: whether fields that are missing may stand elsewhere.
+    :param error: the error of the value's validation.
+    :param model: the model that the value was validated as; None for a type without fields.
+    :param given: the fields that the user wrote, as plain values.
+    :param place: the path of the value in ``given``.
+    :param is_part: whether missing fields are allowed, since another part of the spec may set them.
     """
     details = error.errors(include_url=False)
     details = [each for each in details if not (is_part and each["type"] == "missing")][:_MOST_PROBLEMS]
@@ -74,9 +74,9 @@ def problems_of(
 def nearest(word: object, allowed: Iterable[str]) -> str | None:
     """The allowed word that the user most likely meant.
 
-    :param word: what was written.
-    :param allowed: what could have been written.
-    :return: the near miss, or None where nothing is near.
+    :param word: the word that was written.
+    :param allowed: the allowed words.
+    :return: the closest allowed word; None if none is close.
     """
     text = str(word).lower()
     matches = difflib.get_close_matches(text, list(allowed), n=1, cutoff=0.7) if len(text) <= _LONGEST_WORD else ()
@@ -84,12 +84,12 @@ def nearest(word: object, allowed: Iterable[str]) -> str | None:
 
 
 def choice(field: str, value: object, allowed: Iterable[str], otherwise: str) -> Problem:
-    """The problem of a word that is not one of those allowed.
+    """The problem of a word that is not one of the allowed words.
 
     :param field: the field's path.
-    :param value: what was written.
-    :param allowed: what could have been written.
-    :param otherwise: the way out where nothing is near.
+    :param value: the word that was written.
+    :param allowed: the allowed words.
+    :param otherwise: the remedy if no allowed word is close.
     """
     words = list(allowed)
     near = nearest(value, words)
@@ -137,7 +137,7 @@ def _joined(field: str, below: str) -> str:
 
 
 def _shown(kind: str, value: Any) -> Any:
-    """The value as an error may show it: a whole group's has its variables, which may be secrets."""
+    """The value as an error may show it. Containers are shown by type only: their variables may be secrets."""
     if isinstance(value, (Mapping, list, tuple)):
         return type(value).__name__
     if isinstance(value, str) and kind in _SHAPES:
@@ -146,7 +146,7 @@ def _shown(kind: str, value: Any) -> Any:
 
 
 def _once(problems: Iterable[Problem]) -> list[Problem]:
-    """Join the branches of a union (``num_proc_per_node``) to one problem per field."""
+    """Merge the problems of a union's branches (``num_proc_per_node``) into one problem per field."""
     by_field: dict[str, Problem] = {}
     for problem in problems:
         first = by_field.get(problem.field)
@@ -161,9 +161,10 @@ def _once(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _written(given: Any, details: ErrorDetails) -> tuple[Place, Any]:
-    """The place of an error as far as the user wrote it, and the value there.
+    """The path of an error in what the user wrote, and the value there.
 
-    pydantic adds parts that no user wrote: the branch of a union, and the fields that one value stands for (`cpu: 2`).
+    pydantic's path has parts that the user did not write: the branch of a union, and the fields of a short form's long
+    form (`cpu: 2`).
     """
     place: Place = ()
     value = given

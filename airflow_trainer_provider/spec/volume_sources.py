@@ -17,7 +17,7 @@ from airflow_trainer_provider.spec.values.names import ObjectName
 from airflow_trainer_provider.spec.values.paths import AbsolutePath, RelativePath
 from airflow_trainer_provider.spec.values.words import Text, rendered_hint
 
-#: As ``kubectl get`` abbreviates the access modes.
+#: The abbreviations of the access modes that ``kubectl get`` shows.
 _ACCESS_MODES = {
     "RWO": "ReadWriteOnce",
     "ROX": "ReadOnlyMany",
@@ -25,9 +25,9 @@ _ACCESS_MODES = {
     "RWOP": "ReadWriteOncePod",
 }
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-#: No option of git's, and one word.
+#: One word that git does not read as an option.
 _REVISION = re.compile(r"[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]{0,254}")
-#: What ssh takes beside URLs: git@host:group/repository.git.
+#: The address format that git accepts for ssh in addition to URLs: git@host:group/repository.git.
 _SCP = re.compile(r"\w[\w.-]*(?:@\w[\w.-]*)?:(?!//)[^\s\x00-\x1f\x7f]+")
 _REPOSITORY_SCHEMES = ("https", "http", "ssh", "git")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](?:/[^\x00-\x1f\x7f]*)?")
@@ -36,9 +36,9 @@ _IN_A_SECRET = "Put the password into a Secret, and name that in secret_name."
 
 
 def mapping_like(example: str) -> BeforeValidator:
-    """Refuse what is not a mapping, with an example of one.
+    """Refuse any value but a mapping, with an example in the error.
 
-    :param example: of the mapping.
+    :param example: a valid mapping, as the user writes it.
     """
 
     def check(value: Any) -> Any:
@@ -51,7 +51,7 @@ def mapping_like(example: str) -> BeforeValidator:
 
 
 def _scalar(what: str) -> BeforeValidator:
-    """Refuse the mapping that Kubernetes has where this spec has one text."""
+    """Refuse the mapping that Kubernetes uses for a field that is plain text in this spec."""
 
     def check(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -78,12 +78,13 @@ AccessMode = Annotated[str, BeforeValidator(_access_mode)]
 class NewClaim(SpecModel):
     """A PersistentVolumeClaim that is created with the job.
 
-    :param size: how much it asks for, e.g. ``"100Gi"``.
-    :param storage_class: its StorageClass; None leaves it to the cluster's default.
-    :param access_modes: ``ReadWriteOnce``, ``ReadOnlyMany``, ``ReadWriteMany`` and ``ReadWriteOncePod``.
+    :param size: the requested size, e.g. ``"100Gi"``.
+    :param storage_class: the StorageClass; None uses the cluster's default.
+    :param access_modes: one or more of ``ReadWriteOnce``, ``ReadOnlyMany`` and ``ReadWriteMany``, or
+        ``ReadWriteOncePod`` alone.
     :param volume_mode: ``Filesystem``; or ``Block``, with the device at the volume's ``mount_path``.
-    :param keep: False deletes it together with the job's object. True keeps it: it has the volume's ``name``, and jobs
-        of the namespace that name the same claim use it again.
+    :param keep: False deletes the claim together with the job's object. True keeps it under the volume's ``name``, and
+        later jobs of the namespace with the same claim use it again.
     """
 
     size: Memory
@@ -106,10 +107,10 @@ class NewClaim(SpecModel):
 
 
 class EmptyDir(SpecModel):
-    """A folder of the pod's own, empty at its start and gone with it.
+    """A folder that belongs to the pod. It is empty when the pod starts, and is deleted with the pod.
 
-    :param medium: ``disk`` of the node, or ``memory``, which counts as the container's.
-    :param size: the most that it may hold; a pod that writes more to a disk is evicted.
+    :param medium: ``disk``, the node's disk; or ``memory``, which counts against the container's memory limit.
+    :param size: the maximum size; a pod that writes more to the disk is evicted.
     """
 
     medium: Literal["disk", "memory"] = "disk"
@@ -119,8 +120,8 @@ class EmptyDir(SpecModel):
 class Nfs(SpecModel):
     """A folder that an NFS server exports.
 
-    :param server: its host name or address.
-    :param path: what it exports.
+    :param server: the server's host name or address.
+    :param path: the exported path.
     """
 
     server: Annotated[Text, Field(max_length=253)]
@@ -140,10 +141,10 @@ def _key(value: str) -> str:
 
 
 class Item(SpecModel):
-    """A key of a ConfigMap or a Secret as a file.
+    """A key of a ConfigMap or a Secret that is mounted as a file.
 
     :param key: the key.
-    :param path: the file's path below the mount path; the key where it is left out.
+    :param path: the file's path below the mount path; the key itself if unset.
     """
 
     key: Annotated[Text, AfterValidator(_key)]
@@ -153,8 +154,8 @@ class Item(SpecModel):
 class KeysAsFiles(SpecModel):
     """A ConfigMap or a Secret, whose keys become files.
 
-    :param name: of the object, in the job's namespace.
-    :param items: some of its keys; None takes all.
+    :param name: the object's name, in the job's namespace.
+    :param items: the keys to mount; None mounts all keys.
     """
 
     name: ObjectName
@@ -190,12 +191,12 @@ def _revision(value: str) -> str:
 class Git(SpecModel):
     """A repository that an init container clones before the training starts.
 
-    :param repository: its address: a URL, or ``user@host:path``.
-    :param revision: a branch, a tag, or the id of a commit; the repository's default branch where it is left out.
-    :param secret_name: the Secret with ``username`` and ``password``, or with ``ssh-privatekey`` and perhaps
+    :param repository: the repository's address: a URL, or ``user@host:path``.
+    :param revision: a branch, a tag, or the ID of a commit; the repository's default branch if unset.
+    :param secret_name: the Secret with ``username`` and ``password``, or with ``ssh-privatekey`` and optionally
         ``known_hosts``; None for a public repository.
-    :param image: of the init container, with ``sh``, ``git``, and ``ssh`` where the repository is reached by it; None
-        takes ``[trainer] git_image``.
+    :param image: the image of the init container, with ``sh`` and ``git``, and with ``ssh`` for an ssh address. None
+        uses ``[trainer] git_image``.
     """
 
     repository: Annotated[Text, AfterValidator(_repository)]
@@ -223,10 +224,10 @@ class S3(SpecModel):
     """Objects of an object store, which an init container copies before the training starts.
 
     :param uri: ``s3://BUCKET/PREFIX``; all objects below the prefix are copied.
-    :param endpoint: URL of the object store; None is Amazon S3.
-    :param region: of the bucket.
+    :param endpoint: the URL of the object store; None means Amazon S3.
+    :param region: the bucket's region.
     :param secret_name: the Secret with ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; None for a public bucket.
-    :param image: of the init container, with ``sh`` and ``rclone``; None takes ``[trainer] s3_image``.
+    :param image: the image of the init container, with ``sh`` and ``rclone``. None uses ``[trainer] s3_image``.
     """
 
     uri: Annotated[Text, AfterValidator(_uri)]
@@ -237,7 +238,7 @@ class S3(SpecModel):
 
 
 def _split(text: str) -> Any:
-    """The parts of a URL; None where it has none."""
+    """The parts of a URL; None for text that is not a URL."""
     try:
         url = urlsplit(text)
         url.port  # noqa: B018

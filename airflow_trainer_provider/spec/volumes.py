@@ -1,4 +1,4 @@
-"""The volumes of a job's pods: storage, configuration, and data that are there when the training starts."""
+"""The volumes of a job's pods: storage, configuration, and data that is available when the training starts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from airflow_trainer_provider.spec.volume_sources import (
 
 #: The sources, in the order in which errors and docs name them.
 SOURCES = ("claim", "new_claim", "empty_dir", "host_path", "nfs", "config_map", "secret", "git", "s3")
-#: What the names of the provider's own volumes begin with.
+#: The prefix of the names of the provider's own volumes.
 RESERVED_NAME = "trainer-"
-#: More than a pod has use for.
+#: More volumes than a pod needs.
 _MOST_VOLUMES = 100
-#: A name is a part of a container's name, which has at most 63 characters.
+#: A volume's name is part of the name of a container, which has at most 63 characters.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _LONGEST_SLUG = 32
-#: Mount points that containers need, and below which nothing may be mounted.
+#: Paths that containers need: nothing may be mounted at the first two, and nothing at or below the others.
 _TAKEN, _CLOSED = ("/", "/dev"), ("/proc", "/sys")
 
 
@@ -55,17 +55,17 @@ def _name(value: str) -> str:
 
 
 class Volume(SpecModel):
-    """Files, or a device, in the training's container. Exactly one source is given, from ``claim`` to ``s3``.
+    """Files, or a device, in the training's container. Exactly one of the sources, ``claim`` to ``s3``, is set.
 
-    :param mount_path: where the training finds it; an absolute path.
-    :param name: of the volume in the pod; made from ``mount_path`` where it is left out. Volumes with one name and one
-        source are one volume, mounted at several paths.
-    :param sub_path: the part of the volume that is mounted.
-    :param read_only: whether the training may only read it.
-    :param claim: the name of a PersistentVolumeClaim that exists.
+    :param mount_path: the absolute path at which the training finds the volume.
+    :param name: the volume's name in the pod; made from ``mount_path`` if unset. Entries with the same name and the
+        same source are one volume, mounted at several paths.
+    :param sub_path: the path within the volume that is mounted.
+    :param read_only: whether the training has read access only.
+    :param claim: the name of an existing PersistentVolumeClaim.
     :param new_claim: a PersistentVolumeClaim that is created with the job.
-    :param empty_dir: a folder of the pod's own.
-    :param host_path: a path of the node that the pod runs on.
+    :param empty_dir: an empty folder that belongs to the pod.
+    :param host_path: a path on the node that the pod runs on.
     :param nfs: a folder of an NFS server.
     :param config_map: a ConfigMap, whose keys become files.
     :param secret: a Secret, whose keys become files.
@@ -110,17 +110,17 @@ class Volume(SpecModel):
 
     @property
     def source(self) -> str:
-        """The name of the one source that is given."""
+        """The name of the source that is set."""
         return next(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
     def is_block(self) -> bool:
-        """Whether it is a device, and not a file system."""
+        """Whether the volume is a block device rather than a file system."""
         return self.new_claim is not None and self.new_claim.volume_mode == "Block"
 
     @property
     def pod_name(self) -> str:
-        """The volume's name in the pod: its own, or one made from the mount path, which no other path makes."""
+        """The volume's name in the pod: the given one, or one made from the mount path and unique to that path."""
         if self.name is not None:
             return self.name
         path = self.mount_path.strip("/")
@@ -134,7 +134,7 @@ class Volume(SpecModel):
 
 
 def merged_volumes(base: Sequence[Volume], over: Sequence[Volume]) -> tuple[Volume, ...]:
-    """One list of volumes laid over another: a mount path that both have is the second one's.
+    """Merge two lists of volumes. For a mount path in both lists the second list's volume is used.
 
     :param base: e.g. the job's.
     :param over: e.g. a group's.

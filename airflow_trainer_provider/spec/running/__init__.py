@@ -1,1 +1,1 @@
-"""How the training runs in its pods or processes: launcher, rendezvous, runtime, exit codes, and tools beside it."""
+"""How the training runs in its pods or processes: launcher, rendezvous, runtime, exit codes, and further tools."""

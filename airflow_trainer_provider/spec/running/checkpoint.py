@@ -15,14 +15,14 @@ SOURCES = ("claim", "host_path")
 
 
 class Checkpoint(SpecModel):
-    """A folder for checkpoints, which is the same over restarts and tries. Exactly one source is given.
+    """A folder for checkpoints that stays the same across restarts and tries. Exactly one source is set.
 
-    :param claim: the name of a PersistentVolumeClaim that exists; clusters only.
-    :param host_path: a folder that exists on the node that the pod runs on; on ``local`` one of this machine, which is
-        made where it is missing.
-    :param path: the folder within it below which the folders of all scopes are.
-    :param scope: which jobs share a folder: those of all tries of a ``task`` of one run, of a whole ``run``, or of all
-        runs of a ``dag``.
+    :param claim: the name of an existing PersistentVolumeClaim; clusters only.
+    :param host_path: an existing folder on the node that the pod runs on; on ``local`` a folder of this machine, which
+        is created if it is missing.
+    :param path: the folder within the source that contains the folders of all scopes.
+    :param scope: which jobs share a folder: the jobs of all tries of a ``task`` in one run, of a whole ``run``, or of
+        all runs of a ``dag``.
     """
 
     claim: ClaimName | None = None
@@ -40,5 +40,5 @@ class Checkpoint(SpecModel):
 
     @property
     def source(self) -> str:
-        """The name of the one source that is given."""
+        """The name of the source that is set."""
         return next(name for name in SOURCES if getattr(self, name) is not None)

@@ -1,4 +1,4 @@
-"""Which exit codes of a replica start a job again, and which end it."""
+"""Which exit codes of a replica restart a job, and which end it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pydantic import BeforeValidator, model_validator
 
 from airflow_trainer_provider.spec.values.base import SpecModel, wrong
 
-#: Exit codes of a process that failed; one that a signal ended has 128 and the signal's number.
+#: The exit codes of a failed process. The code of a process that a signal ended is 128 plus the signal's number.
 _FIRST, _LAST = 1, 255
-#: Those of SIGKILL and SIGTERM: the kernel ends a process so that holds too much memory, and the cluster one that it
-#: suspends or takes away. They say nothing of the training, and never end a job for good.
+#: The exit codes for SIGKILL and SIGTERM. The kernel ends a process with too much memory in this way, and the cluster
+#: ends processes of jobs that it suspends and of pods that it evicts. So these codes never end a job for good.
 KILLED = (137, 143)
 _ALLOWED = f"a list of exit codes from {_FIRST} to {_LAST}, and of ranges of them such as '128-255'"
 _CODES = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 def _ranges(value: Any) -> tuple[str, ...]:
-    """The same codes always as the same texts: in order, and with neighbours in one range."""
+    """The codes as canonical texts: in ascending order, with consecutive codes joined into one range."""
     if not isinstance(value, (list, tuple)) or not value:
         fix = "List them, e.g. [1, '64-113']. At least one is needed."
         raise wrong(_ALLOWED, fix, value=type(value).__name__ if value else value)
@@ -49,11 +49,13 @@ Codes = Annotated[tuple[str, ...], BeforeValidator(_ranges)]
 
 
 class ExitCodes(SpecModel):
-    """Which exit codes of a replica start the job again, as far as ``backoff_limit`` allows, and which end it for good.
+    """Which exit codes of a replica restart the job, within ``backoff_limit``, and which end it for good.
 
-    :param restart: a list of codes and ranges of them (``[75, "128-255"]``); every other code ends the job.
-    :param fail: codes, likewise, that end the job; after every other one it is started again. Those of SIGKILL and
-        SIGTERM, 137 and 143, are none of them.
+    Exactly one of the two lists is set.
+
+    :param restart: codes, and ranges of codes, that restart the job (``[75, "128-255"]``); any other code ends it.
+    :param fail: codes, and ranges of codes, that end the job; any other code restarts it. 137 and 143, the codes for
+        SIGKILL and SIGTERM, are not allowed here.
     """
 
     restart: Codes | None = None
@@ -73,12 +75,12 @@ class ExitCodes(SpecModel):
 
     @property
     def listed(self) -> tuple[int, ...]:
-        """Each code that is listed, in order."""
+        """The codes of the list that is set, in ascending order."""
         return tuple(chain.from_iterable(_codes(each, at) for at, each in enumerate(self.restart or self.fail or ())))
 
     def is_permanent(self, code: int) -> bool:
-        """Whether no restart can help after a failure.
+        """Whether an exit code ends the job for good, so that no restart can help.
 
-        :param code: of the process, with 128 and the signal's number where a signal ended it.
+        :param code: the process's exit code; 128 plus the signal's number if a signal ended the process.
         """
         return code not in KILLED and (code in self.listed) == (self.fail is not None)

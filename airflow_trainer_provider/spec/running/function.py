@@ -15,16 +15,17 @@ from airflow_trainer_provider.spec.values.words import Text
 FUNCTION_VARIABLE = "TRAINER_FUNCTION"
 #: What each process of the job runs.
 FUNCTION_COMMAND = ("python3", f"$({FUNCTION_VARIABLE})/runner.py")
-#: The most bytes of a function's files. A ConfigMap holds 1 MiB, its own fields included.
+#: The maximum size of a function's files, in bytes. A ConfigMap holds at most 1 MiB, including its own fields.
 MOST_FUNCTION_BYTES = 900 * 1024
 
 
 class FunctionCode(SpecModel):
-    """A function's code and its call, as the decorators make them.
+    """A function's code and its call, as the decorators generate them.
 
-    :param name: of the function.
-    :param files: path below the folder of the function -> content; at most 900 KiB in all.
-    :param digest: the same where two functions do the same although their files differ; None compares the files.
+    :param name: the function's name.
+    :param files: path below the function's folder -> content of the file; at most 900 KiB in all.
+    :param digest: equal for two functions that do the same although their files differ; if None, the files themselves
+        are compared.
     """
 
     name: Text

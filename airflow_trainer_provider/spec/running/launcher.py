@@ -1,4 +1,4 @@
-"""The launcher of a job's processes, and how MPI's starts them."""
+"""The launcher of a job's processes, and the settings of MPI's launcher."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from airflow_trainer_provider.spec.values.words import rendered_hint
 
 LauncherName = Literal["auto", "none"]
 OPEN_MPI = "OpenMPI"
-#: What people call MPI's own launcher, which ``auto`` is.
+#: Names of MPI's own launcher that users write for ``auto``.
 _AUTO = frozenset({"mpirun", "mpiexec"})
 
 
 class Launcher(SpecModel):
-    """How MPI's launcher starts the processes; MPI only.
+    """Settings of MPI's launcher; MPI only.
 
-    :param name: ``auto``, for which ``mpirun`` stands as well, or ``none``.
-    :param implementation: ``OpenMPI``, ``Intel`` or ``MPICH``: the options of mpirun, and the hostfile that it reads.
-    :param is_node: whether the launcher is one of the nodes: it counts as one, has ``resources_per_node``, and ranks
-        run there, too.
-    :param ssh_mount_path: the folder in which ssh of the image looks for its keys, where the controller makes them.
+    :param name: ``auto``, which may also be written as ``mpirun``, or ``none``.
+    :param implementation: ``OpenMPI``, ``Intel`` or ``MPICH``. It determines the options of mpirun, and the format of
+        its hostfile.
+    :param is_node: whether the launcher is also a node: it counts as one, has ``resources_per_node``, and runs ranks.
+    :param ssh_mount_path: the folder in which the image's ssh looks for its keys, if the controller creates the keys.
     """
 
     name: LauncherName = "auto"
@@ -44,7 +44,7 @@ def _named(value: Any) -> Any:
     return settings["name"] if settings.keys() == {"name"} and settings["name"] in ("auto", "none") else settings
 
 
-#: A launcher's name, or a mapping of MPI's settings.
+#: The name of a launcher, or a mapping with the settings of MPI's launcher.
 LauncherSettings = Annotated[
     Annotated[LauncherName, Tag("(name)")] | Annotated[Launcher, Tag("(mapping)")],
     name_or_mapping(Launcher),

@@ -13,14 +13,14 @@ from airflow_trainer_provider.spec.values.base import all_wrong, wrong
 from airflow_trainer_provider.spec.values.words import rendered_hint
 from airflow_trainer_provider.training.progress import METRIC_NAME, METRIC_NAMES, MOST_METRICS
 
-#: The names of expressions that read the progress itself.
+#: The names of the expressions that read the progress.
 STEP, TOTAL_STEPS = "step", "total_steps"
-#: How long an expression may be.
+#: The maximum length of an expression, in characters.
 _MOST_PATTERN = 500
-#: Memory of one compiled expression, in bytes, and its instructions. They bound the time for a line.
+#: The maximum memory of a compiled expression, in bytes, and of its instructions. They bound the time for one line.
 _MEMORY = 1 << 20
 _MOST_INSTRUCTIONS = 2500
-#: The group with the value, where an expression has several.
+#: The name of the group with the value, for an expression with several groups.
 _VALUE = "value"
 _SYNTAX = "a regular expression in the syntax of RE2, which has neither lookaround nor back references"
 _GROUPS = "a regular expression with exactly one group, or one group called 'value', around the number"
@@ -29,7 +29,7 @@ _GROUPS = "a regular expression with exactly one group, or one group called 'val
 class Expression(NamedTuple):
     """A compiled regular expression.
 
-    :param pattern: of RE2, whose time for a line grows with the line's length and no faster.
+    :param pattern: RE2's compiled pattern. Its time for a line is linear in the line's length.
     :param group: the number of the group with the value.
     """
 
@@ -37,9 +37,9 @@ class Expression(NamedTuple):
     group: int
 
     def find(self, line: bytes) -> str | None:
-        """The text of the value; None where the line has none.
+        """The text of the value; None if the line does not contain one.
 
-        :param line: in UTF-8.
+        :param line: a line, in UTF-8.
         """
         match = self.pattern.search(line)
         found = match[self.group] if match else None
@@ -50,10 +50,11 @@ class Expression(NamedTuple):
 def compiled(text: str) -> Expression:
     """Compile an expression.
 
-    :param text: of the expression.
-    :raises ValueError: RE2 cannot express it, or it does not say which part is the value.
+    :param text: the regular expression.
+    :raises ValueError: RE2 does not support the expression; or, with an empty message, the expression does not
+        determine the group with the value.
     """
-    # Not at the module's top: DAG files import the spec's fields, and no line is read there.
+    # Imported here, since DAG files import the spec and need no RE2.
     import re2
 
     options = re2.Options()

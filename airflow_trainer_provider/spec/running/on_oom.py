@@ -11,10 +11,11 @@ from airflow_trainer_provider.spec.values.base import Number, SpecModel
 
 
 class OnOom(SpecModel):
-    """Submit a job that ran out of memory again, within the same try and with more of it.
+    """Submit a job that ran out of memory again, within the same try and with more memory.
 
-    :param factor: how many times the memory that was too little; more than 1, at most 10.
-    :param max: the most memory of one replica, e.g. ``"64Gi"``; a job that has that much fails.
+    :param factor: the factor by which the memory is multiplied; more than 1, at most 10.
+    :param max: the maximum memory of one replica, e.g. ``"64Gi"``. A job that runs out of memory with this amount
+        fails.
     """
 
     factor: Annotated[Number, Field(gt=1, le=10)]

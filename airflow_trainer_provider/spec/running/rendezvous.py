@@ -15,7 +15,7 @@ from airflow_trainer_provider.errors import Problem
 from airflow_trainer_provider.spec.values.base import all_wrong, wrong
 from airflow_trainer_provider.spec.values.words import as_text, rendered_hint
 
-#: Options of torchrun's rendezvous: what they may look like, and those that would move the rendezvous elsewhere.
+#: Options of torchrun's rendezvous: the patterns of names and values, and the options that would move the rendezvous.
 _OPTION = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _OPTION_VALUE = re.compile(r"[^\s,=]{1,253}")
 _OWN_OPTIONS = frozenset({"is_host", "store_type"})
@@ -23,7 +23,7 @@ _LONGEST_OPTION, _MOST_OPTIONS = 63, 32
 
 
 def _rendezvous_options(value: Any) -> Any:
-    """The options of torchrun's rendezvous, as texts."""
+    """The options of torchrun's rendezvous, with each value as text."""
     if not isinstance(value, Mapping):
         hint = rendered_hint(value) if isinstance(value, str) else None
         fix = hint or "Write names and values."
@@ -46,5 +46,5 @@ def _option_problem(name: str, text: str | Problem) -> Problem | None:
     return None
 
 
-#: Options by their names, as texts: a number may stand for one.
+#: Name of an option -> value as text. The user may also write a number.
 RendezvousOptions = Annotated[dict[str, str], BeforeValidator(_rendezvous_options), Field(max_length=_MOST_OPTIONS)]

@@ -16,7 +16,7 @@ from airflow_trainer_provider.spec.values.names import ObjectName
 from airflow_trainer_provider.spec.values.variables import Env
 from airflow_trainer_provider.spec.values.words import Text, rendered_hint
 
-#: What a TrainJob takes, as its CustomResourceDefinition says.
+#: The pattern and limits of a TrainJob's fields in its CustomResourceDefinition.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 _LONGEST_URI = 2048
 _MOST_VARIABLES = 128
@@ -32,8 +32,9 @@ def _storage_uri(value: str) -> str:
 class InitializerSource(SpecModel):
     """What one initializer fetches. Fields that are not set keep the runtime's values.
 
-    :param storage_uri: where it is, e.g. ``hf://tatsu-lab/alpaca``; the initializer has it in ``STORAGE_URI``.
-    :param env: environment variables of the initializer alone; they replace the runtime's, name by name.
+    :param storage_uri: the URI of the data, e.g. ``hf://tatsu-lab/alpaca``; the initializer reads it from the variable
+        ``STORAGE_URI``.
+    :param env: environment variables of this initializer only; they replace the runtime's variables by name.
     :param secret: a Secret of the job's namespace, whose keys become variables of the initializer.
     """
 
@@ -51,8 +52,8 @@ class InitializerSource(SpecModel):
 class Initializer(SpecModel):
     """What the runtime's initializers fetch before the training starts.
 
-    :param dataset: by the step ``dataset-initializer``.
-    :param model: by the step ``model-initializer``.
+    :param dataset: what the step ``dataset-initializer`` fetches.
+    :param model: what the step ``model-initializer`` fetches.
     """
 
     dataset: InitializerSource | None = None
@@ -60,7 +61,7 @@ class Initializer(SpecModel):
 
     @property
     def sources(self) -> dict[str, InitializerSource]:
-        """``dataset`` and ``model``, where they are given."""
+        """The sources that are set, by the names ``dataset`` and ``model``."""
         given = {"dataset": self.dataset, "model": self.model}
         return {name: source for name, source in given.items() if source is not None}
 
@@ -68,8 +69,8 @@ class Initializer(SpecModel):
 class RuntimeRef(SpecModel):
     """A runtime, and values for its initializers.
 
-    :param name: of the runtime, or ``kind/name``.
-    :param initializer: what its initializers fetch.
+    :param name: the runtime's name, or ``kind/name``.
+    :param initializer: what the runtime's initializers fetch.
     """
 
     name: Text
@@ -77,7 +78,7 @@ class RuntimeRef(SpecModel):
 
 
 def _named(value: Any) -> Any:
-    """The name alone, where a mapping says nothing else."""
+    """Turn a mapping with only a name into the name."""
     hint = rendered_hint(value) if isinstance(value, str) else None
     if hint:
         raise wrong("a name, or a mapping with it", hint, value="str")

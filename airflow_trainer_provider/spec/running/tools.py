@@ -17,19 +17,19 @@ from airflow_trainer_provider.spec.values.words import Text, rendered_hint
 from airflow_trainer_provider.text.redaction import secrets_in
 from airflow_trainer_provider.text.urls import LONGEST_URL, is_web_url
 
-#: More than the pod of one replica serves.
+#: More tools than the pod of one replica serves.
 _MOST_TOOLS = 10
-#: What host, path and url may hold, and what stands for it.
+#: Placeholders in host, path and url, for the job's name and namespace.
 PLACEHOLDERS = ("{job}", "{namespace}")
 _PLACES = "{job} and {namespace} stand for the job's name and namespace"
-#: A tool's name is the name of its Service's port, too.
+#: A tool's name is also the name of the port of its Service.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,13}[a-z0-9])?")
 _NAMES = "1 to 15 lowercase letters, digits and single '-', beginning with a letter, not ending with '-'"
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _PATH = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]*")
-#: What an API server accepts in no path of an Ingress.
+#: Parts that the API server refuses in the path of an Ingress.
 _NO_PATH = re.compile(r"//|/\.\.?(/|$)|%2f", re.IGNORECASE)
-#: Field -> the only kinds of access that it belongs to.
+#: Field -> the kinds of access with which it may be set.
 _OF_ACCESS = {
     "node_port": ("node_port",),
     "host": ("node_port", "ingress"),
@@ -42,10 +42,10 @@ _OF_ACCESS = {
 
 
 def without_placeholders(text: str, stand_in: str = "x") -> str:
-    """A text with something in the place of each placeholder.
+    """Replace the placeholders in a text.
 
     :param text: a host, a path or a URL of a tool.
-    :param stand_in: what to put there.
+    :param stand_in: the replacement for each placeholder.
     """
     for placeholder in PLACEHOLDERS:
         text = text.replace(placeholder, stand_in)
@@ -72,30 +72,30 @@ def _url(value: str) -> str:
     text = without_placeholders(value)
     allowed = f"an http or https URL without user and password, of at most {LONGEST_URL} characters; {_PLACES}"
     if "@" in text:
-        # Whoever sees the job would see them.
+        # Every user who may see the job would see user and password.
         raise wrong(allowed, "Drop user and password: the tool asks for them itself.", value="a URL with '@'")
     if secrets_in(value):
         raise wrong(allowed, "Drop the secret: whoever sees the job would see it.", value="a URL with a secret")
-    # What stands between < and > is filled in once the cluster has chosen it.
+    # The cluster chooses some parts later; until then they are written as <...>, which no user may write.
     if not is_web_url(text) or len(value) > LONGEST_URL:
         raise wrong(allowed, 'Correct it, e.g. "https://tools.example.com/{job}/".')
     return value
 
 
 class Tool(SpecModel):
-    """A port of the job's first replica, and how it is reached. The Service for it goes with the job.
+    """A port of the job's first replica, and how users reach it. The port's Service is deleted with the job.
 
-    :param port: the port that the tool listens on, in the pod of rank 0; on this machine, for backend ``local``.
-    :param access: where it is reached: ``cluster``, inside the cluster only; ``node_port``, at a port of each node;
-        ``ingress``, at a host and a path of an Ingress controller; ``url``, at an address that something else serves,
-        as a gateway that forwards to the tool's Service.
-    :param node_port: the port of the nodes, 30000 to 32767; None takes a free one.
-    :param host: the host of an Ingress; or, beside ``node_port``, the node or the load balancer that the link names.
+    :param port: the port that the tool listens on: in the pod of rank 0, or on this machine with backend ``local``.
+    :param access: where the tool is reached: ``cluster``, only inside the cluster; ``node_port``, at a port of each
+        node; ``ingress``, at a host and a path of an Ingress controller; ``url``, at an address that another component
+        serves, such as a gateway that forwards to the tool's Service.
+    :param node_port: the port of the nodes, 30000 to 32767; None selects a free port.
+    :param host: the host of an Ingress; or, with ``node_port``, the node or the load balancer in the link.
     :param path: the path of an Ingress, and of the link.
-    :param ingress_class: the IngressClass; None takes the cluster's default.
-    :param tls_secret: the Secret with the certificate of the host; the link then begins with ``https``.
-    :param annotations: of the Ingress: by these its controller lets only some people in.
-    :param url: the address that the link names.
+    :param ingress_class: the IngressClass; None uses the cluster's default.
+    :param tls_secret: the Secret with the host's certificate; the link then begins with ``https``.
+    :param annotations: annotations of the Ingress, with which its controller can restrict the access.
+    :param url: the address in the link.
     """
 
     port: Annotated[Whole, Field(ge=1, le=65535)]
@@ -142,7 +142,7 @@ def _named(value: Any) -> Any:
 
 
 def _is_name(name: str) -> bool:
-    # An API server takes no port whose name has two of them in a row.
+    # The API server refuses the name of a port with two hyphens in a row.
     return _NAME.fullmatch(name) is not None and "--" not in name
 
 

@@ -1,4 +1,4 @@
-"""What all parts of a spec share: they are frozen, and an unknown field is an error."""
+"""The base of all parts of a spec: they are immutable, and an unknown field is an error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 from airflow_trainer_provider.errors import Problem
 from airflow_trainer_provider.spec.values.limits import MOST_INT32, MOST_REPLICAS
 
-#: The type of a pydantic error that carries problems of our own.
+#: The type of a pydantic error that carries problems found by this package's own rules.
 RULE = "rule"
-#: Stands for the value that is being validated.
+#: A placeholder for the value that is being validated.
 GIVEN = object()
 
 
@@ -27,10 +27,10 @@ _Model = TypeVar("_Model", bound=SpecModel)
 
 
 def laid_over(base: _Model | None, over: _Model | None) -> _Model | None:
-    """A part of a spec with another one laid over it, field by field; mappings key by key.
+    """Merge two instances of a part of a spec, field by field, and their mappings key by key.
 
-    :param base: of the wider scope.
-    :param over: of the narrower one. What it gives wins; a list replaces a list.
+    :param base: the instance of the wider scope, e.g. the job's.
+    :param over: the instance of the narrower scope. Its fields take precedence; its lists replace those of ``base``.
     """
     if base is None or over is None:
         return base if over is None else over
@@ -47,20 +47,20 @@ def laid_over(base: _Model | None, over: _Model | None) -> _Model | None:
 
 
 def wrong(allowed: str, fix: str, field: str = "", value: Any = GIVEN) -> PydanticCustomError:
-    """An error of a rule of our own.
+    """The error of one of this package's own rules.
 
-    :param allowed: what would have been accepted.
+    :param allowed: the values that are accepted.
     :param fix: what to do instead.
-    :param field: the field below the one being validated, e.g. ``min_nodes`` or ``[0]``; empty for that one itself.
-    :param value: what the error shows as the given value; :data:`GIVEN` shows the value being validated.
+    :param field: the path below the validated field, e.g. ``min_nodes`` or ``[0]``; empty for the field itself.
+    :param value: the value that the error shows as given; :data:`GIVEN` shows the value being validated.
     """
     return all_wrong([Problem(field, value, allowed, fix)])
 
 
 def all_wrong(problems: Sequence[Problem]) -> PydanticCustomError:
-    """Several errors of a value.
+    """One error with all problems of a value.
 
-    :param problems: at least one; each names the field below the one being validated, as in :func:`wrong`.
+    :param problems: at least one; each has a path below the validated field, as in :func:`wrong`.
     """
     return PydanticCustomError(RULE, "a rule of the spec", {"problems": tuple(problems)})
 
@@ -68,7 +68,7 @@ def all_wrong(problems: Sequence[Problem]) -> PydanticCustomError:
 def name_or_mapping(model: type[SpecModel]) -> Discriminator:
     """Distinguish a name, tagged ``(name)``, from a mapping with more than the name, tagged ``(mapping)``.
 
-    :param model: what the mapping is validated as.
+    :param model: the model that the mapping is validated as.
     """
     return Discriminator(lambda value: "(mapping)" if isinstance(value, (Mapping, model)) else "(name)")
 
@@ -83,11 +83,11 @@ def _not_bool(allowed: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-#: A finite number. Text that is one ("0.5", as Jinja renders it) is taken too.
+#: A finite number, or the text of one: Jinja renders numbers as text, e.g. "0.5".
 Number = Annotated[float, Field(allow_inf_nan=False), _not_bool("a number")]
-#: A whole number; text as above.
+#: A whole number, or the text of one.
 Whole = Annotated[int, _not_bool("a whole number")]
-#: A whole number of at least 1 replica, or of what a replica has several of.
+#: A number of replicas, or of things that a replica has several of, such as processes; at least 1.
 Count = Annotated[Whole, Field(ge=1, le=MOST_REPLICAS)]
-#: A time in seconds that is longer than none.
+#: A time in seconds, more than 0.
 Seconds = Annotated[Number, Field(gt=0, le=MOST_INT32)]

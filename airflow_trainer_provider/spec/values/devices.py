@@ -1,4 +1,4 @@
-"""Devices of a node: accelerators, and whatever else a cluster counts under a name of its own."""
+"""Devices of a node: accelerators and other extended resources."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from airflow_trainer_provider.errors import Problem
 from airflow_trainer_provider.spec.values.base import Count, all_wrong, wrong
 from airflow_trainer_provider.spec.values.labels import is_key
 
-#: What ``gpu`` counts unless it names another resource.
+#: The resource that a plain number in ``gpu`` counts.
 NVIDIA = "nvidia.com/gpu"
-#: A quota counts a resource under its name with this before it.
+#: The prefix of a resource's name in a ResourceQuota.
 _QUOTA = "requests."
 _LONGEST_SHOWN = 63
 _NAMES = "names of resources: a DNS domain other than kubernetes.io, '/', and a name, e.g. rdma/hca"
@@ -36,7 +36,7 @@ def _named(value: Any) -> Any:
 
 
 def _accelerators(value: Any) -> Any:
-    """One number for what may be written as a request and a limit."""
+    """Turn equal requests and limits, and a mapping with NVIDIA's resource, into the plain number."""
     if not isinstance(value, Mapping):
         return value
     if value and value.keys() <= {"requests", "limits"}:
@@ -57,9 +57,9 @@ def _tag(value: Any) -> str:
 
 
 _Devices = Annotated[dict[str, Count], BeforeValidator(_named)]
-#: Resources of a node by their names, each with how many of it.
+#: Name of a resource -> its number.
 Extended = _Devices
-#: How many of the resource ``nvidia.com/gpu``, or one other resource with how many of it.
+#: The number of ``nvidia.com/gpu``, or a mapping of one other resource to its number.
 Accelerators = Annotated[
     Annotated[Count, Tag("(count)")] | Annotated[_Devices, Tag("(resource)")],
     Discriminator(_tag),
@@ -68,9 +68,9 @@ Accelerators = Annotated[
 
 
 def counts_of(accelerators: int | Mapping[str, int] | None) -> dict[str, int]:
-    """The resource that the accelerators are, with how many of it.
+    """The accelerators as a mapping: name of the resource -> its number.
 
-    :param accelerators: of a spec; None for none.
+    :param accelerators: the accelerators of a spec; None if there are none.
     """
     if isinstance(accelerators, int):
         return {NVIDIA: accelerators}

@@ -1,4 +1,4 @@
-"""Labels, annotations and the names of resources, as Kubernetes bounds them."""
+"""Labels, annotations and names of resources, in the form that Kubernetes accepts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _pairs(is_right: Callable[[str], bool]) -> BeforeValidator:
         problems: list[Problem] = []
         texts: dict[str, str] = {}
         for name, each in value.items():
-            # A key of a mapping may be anything; one that is wrong is named by the mapping.
+            # A key may be any text. A wrong key is reported as the mapping's value, not as part of the path.
             text = as_text(each, name)
             if not is_key(name):
                 problems.append(Problem("", name[:_LONGEST_SHOWN], f"keys of {_KEY}", "Rename it."))

@@ -1,4 +1,4 @@
-"""Names that Kubernetes or Airflow bounds."""
+"""Names whose form Kubernetes or Airflow restricts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_WORD = re.compile(r"[^\w.\-]+")
 
 
 def is_label(text: str) -> bool:
-    """Whether a text is a DNS label, as a namespace's name is.
+    """Whether a text is a DNS label, such as the name of a namespace.
 
     :param text: any text.
     """
@@ -29,7 +29,7 @@ def is_label(text: str) -> bool:
 
 
 def is_subdomain(text: str) -> bool:
-    """Whether a text is a DNS subdomain, as most names in Kubernetes are.
+    """Whether a text is a DNS subdomain, such as most names in Kubernetes.
 
     :param text: any text.
     """
@@ -60,7 +60,7 @@ def _object_name(value: str) -> str:
 
 
 def _queue_name(value: str) -> str:
-    # Kueue finds it in a label, whose values have at most 63 characters.
+    # Kueue reads the name from a label, and a label's value has at most 63 characters.
     if not (is_subdomain(value) and len(value) <= 63):
         allowed = "1 to 63 lowercase letters, digits, '-' and '.', beginning and ending with a letter or digit"
         raise wrong(allowed, "Write the name of a LocalQueue alone.")
@@ -68,7 +68,7 @@ def _queue_name(value: str) -> str:
 
 
 def _connection_id(value: str) -> str:
-    # Airflow's own pattern has changed between versions: only what no version can mean is refused.
+    # Airflow's own pattern differs between versions: refuse only what no version accepts.
     if not _CONNECTION_ID.fullmatch(value) or is_token(value):
         allowed = "the ID of a connection: at most 250 characters without spaces, '=', quotation marks and braces"
         raise wrong(allowed, "Name a connection; credentials belong in it.")
@@ -81,15 +81,15 @@ def _selector(value: str) -> str:
     return value
 
 
-#: The ID of a connection of Airflow.
+#: The ID of an Airflow connection.
 ConnectionId = Annotated[Text, AfterValidator(_connection_id)]
-#: A label selector of Kubernetes.
+#: A Kubernetes label selector.
 Selector = Annotated[Text, AfterValidator(_selector)]
 #: The readable part of a job's name.
 JobName = Annotated[Text, AfterValidator(_job_name)]
 #: A namespace: a DNS label.
 Namespace = Annotated[Text, AfterValidator(_namespace)]
-#: The name of an object of Kubernetes: a DNS subdomain.
+#: The name of a Kubernetes object: a DNS subdomain.
 ObjectName = Annotated[Text, AfterValidator(_object_name)]
-#: A LocalQueue of Kueue.
+#: The name of a LocalQueue of Kueue.
 QueueName = Annotated[Text, AfterValidator(_queue_name)]

@@ -1,4 +1,4 @@
-"""Reduces a field to plain JSON values: what Jinja, XCom and DAG authors pass may be any Python object."""
+"""Reduces a field to plain JSON values: Jinja, XCom and DAG authors may pass any Python object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_trainer_provider.spec.values.base import SpecModel
 from airflow_trainer_provider.spec.values.limits import MOST_FIELD_BYTES, MOST_LEVELS, MOST_VALUES
 
 _ALLOWED = "text, numbers, lists and mappings"
-#: Longer numbers are no numbers that anything counts with.
+#: The maximum size of a number; longer ones have no use in a job.
 _MOST_BITS = 4096
 _MOST_EXPONENT = 100
 #: Longer keys and names are cut in an error.
@@ -25,21 +25,21 @@ Place = tuple[str | int, ...]
 def plain(field: str, value: Any) -> Any:
     """Copy a value into dicts, lists, text, numbers, booleans and None.
 
-    Numbers of other libraries become Python's, and a ``Decimal`` becomes its text, which each field that takes a number
-    takes as well.
+    Numbers of other libraries become Python numbers. A ``Decimal`` becomes its text, which every field for a number
+    accepts as well.
 
     :param field: the name of the field, for the error.
     :param value: any object.
-    :raises SpecError: the value is too large, is nested too deeply or within itself, or holds an object that JSON does
-        not have. The error names the place, and never shows the value.
+    :raises SpecError: the value is too large, is nested too deeply, contains itself, or contains an object that JSON
+        does not support. The error names the place, and never shows the value.
     """
     return _Reader().read(value, (field,))
 
 
 def path(place: Place) -> str:
-    """A place as an error names it, e.g. ``replicas.worker.overrides[0]``.
+    """The path of a place, as errors show it, e.g. ``replicas.worker.overrides[0]``.
 
-    :param place: keys and positions, from the outside in.
+    :param place: keys and positions, from the outermost to the innermost.
     """
     text = ""
     for part in place:
@@ -57,7 +57,7 @@ def _is_simple(key: str) -> bool:
 
 
 class _Reader:
-    """Reads one field, and counts what it has read: a value may refer to itself, or have no end."""
+    """Reads one field, and counts values and bytes, since a value may contain itself or be endless."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -73,7 +73,7 @@ class _Reader:
         except SpecError:
             raise
         except Exception:
-            # An object may raise anything when it is looked at.
+            # Any access to a foreign object may raise any exception.
             raise _foreign(value, place) from None
 
     def _read(self, value: Any, place: Place) -> Any:
@@ -104,7 +104,7 @@ class _Reader:
         return self._text(str.__str__(key), place)
 
     def _text(self, text: str, place: Place) -> str:
-        # No text has fewer bytes than characters.
+        # A text has at least as many bytes as characters: refuse a long one before it is encoded.
         self._weigh(len(text), place)
         if not text.isascii():
             self._weigh(_more_bytes(text, place), place)
@@ -126,7 +126,7 @@ class _Reader:
 
 
 def _more_bytes(text: str, place: Place) -> int:
-    """How many bytes a text has beyond its characters."""
+    """By how much a text's number of bytes exceeds its number of characters."""
     try:
         return len(text.encode()) - len(text)
     except UnicodeEncodeError:
@@ -135,7 +135,7 @@ def _more_bytes(text: str, place: Place) -> int:
 
 
 def _unwrapped(value: Any) -> Any:
-    """The plain value within a scalar of numpy or the like."""
+    """The Python value of a scalar of numpy or a similar library."""
     if isinstance(value, (int, float)) or getattr(value, "shape", None) != ():
         return value
     return value.item()

@@ -1,4 +1,4 @@
-"""The shape of Kubernetes objects, as far as this provider reads them before the API server does."""
+"""The shape of Kubernetes objects, for the fields that the provider reads before the API server checks them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from airflow_trainer_provider.spec.values.base import all_wrong
 from airflow_trainer_provider.spec.values.plain import Place, path
 from airflow_trainer_provider.spec.values.words import as_text, rendered_hint
 
-#: Text, text that has to be there, a mapping of names to text, and a mapping of anything.
+#: Optional text, required text, a mapping of names to text, and a mapping of any values.
 TEXT, NEEDED, TEXTS, MAPPING = "text", "needed", "texts", "mapping"
-#: One of these, a list with the shape of its items, or a mapping with those of its known fields; it may have others.
+#: One of the above, a list with the shape of its items, or a mapping of known fields to shapes; other fields may exist.
 Shape = str | list[Any] | Mapping[str, Any]
-#: (shape, an unknown field of it) -> where to write that; None where it may be right.
+#: (shape, name of an unknown field in it) -> a hint where to write the field; None if it may be valid.
 Misplaced = Callable[[Mapping[str, Any], str], str | None]
 
 
 def shaped(shape: Shape, value: Any, misplaced: Misplaced) -> Any:
-    """Copy a value, with numbers as text where Kubernetes has text, and without nulls where fields are known.
+    """Check and copy a value. Numbers in place of text become text, and fields with null are left out.
 
-    :param shape: what the value has to be.
+    :param shape: the shape that the value must have.
     :param value: a plain value.
-    :param misplaced: finds out what is wrong with an unknown field.
-    :raises PydanticCustomError: with all places that have another shape.
+    :param misplaced: returns the remedy for an unknown field.
+    :raises PydanticCustomError: the value has another shape; the error names all wrong places.
     """
     copier = _Copier(misplaced)
     copy = copier.copy(shape, value, ())
@@ -35,9 +35,9 @@ def shaped(shape: Shape, value: Any, misplaced: Misplaced) -> Any:
 
 
 def in_camel_case(name: str) -> str | None:
-    """How to write a field that has Python's spelling; None for one that has not.
+    """A hint for a field in Python's spelling; None for a name without an underscore.
 
-    :param name: of a field. None in Kubernetes has an underscore.
+    :param name: the field's name. In Kubernetes no name of a field has an underscore.
     """
     if "_" not in name:
         return None
@@ -58,7 +58,7 @@ class _Copier:
             return [self.copy(shape[0], each, (*place, at)) for at, each in enumerate(value)]
         if not isinstance(value, Mapping):
             return self._refuse(value, place, "a mapping")
-        # null is the same as no value to Kubernetes; the client's to_dict() has it for each field.
+        # For Kubernetes null means unset; the client's to_dict() sets each unset field to None.
         given = {name: each for name, each in value.items() if each is not None}
         return self._fields(shape, given, place) if isinstance(shape, Mapping) else self._any(shape, given, place)
 
@@ -75,7 +75,7 @@ class _Copier:
                 misplaced = True
                 self.problems.append(Problem(path((*place, name)), name[:63], "a field that belongs here", fix))
         for name, below in shape.items():
-            # The whole may belong elsewhere, where it needs no such field.
+            # If a field is misplaced, the whole object may belong elsewhere, where this field is not required.
             if below == NEEDED and name not in given and not misplaced:
                 self.problems.append(Problem(path((*place, name)), None, "text", f"Set {name}."))
         return {

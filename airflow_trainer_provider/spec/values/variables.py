@@ -1,4 +1,4 @@
-"""Environment variables: their names, their texts, and what in the cluster they may come from."""
+"""Environment variables: names, texts, and the sources in the cluster that a value may come from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from airflow_trainer_provider.spec.values.names import ObjectName
 from airflow_trainer_provider.spec.values.words import Text, as_text, bounded, rendered_hint, without_problems
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-#: Prefix of the variables that this provider sets itself.
+#: The prefix of the variables that the provider sets itself.
 RESERVED_ENV = "TRAINER_"
 _DATA_KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
-#: The fields of a pod that Kubernetes gives to a variable.
+#: The fields of a pod that Kubernetes supports as the value of a variable.
 _FIELDS = (
     "metadata.name",
     "metadata.namespace",
@@ -40,11 +40,11 @@ _SHAPES = (
 
 
 def variable_problem(name: str) -> Problem | None:
-    """What is wrong with the name of a variable of the training; None for a right one.
+    """The problem of the name of a variable of the training; None for a valid name.
 
     :param name: any text.
     """
-    # What follows "=" may be a secret: `env={"TOKEN=abc": ""}`.
+    # Text after "=" may be a secret, as in `env={"TOKEN=abc": ""}`, and is not shown.
     shown = name.partition("=")[0][:63]
     if not _ENV_NAME.fullmatch(name):
         allowed = "names of letters, digits, '_', '.' and '-' that do not begin with a digit"
@@ -71,8 +71,8 @@ def _field(value: str) -> str:
 class KeyOf(SpecModel):
     """A key of a Secret or a ConfigMap.
 
-    :param name: of the object.
-    :param key: in its data.
+    :param name: the object's name.
+    :param key: the key in the object's data.
     """
 
     name: ObjectName
@@ -80,7 +80,7 @@ class KeyOf(SpecModel):
 
 
 class VariableSource(SpecModel):
-    """What in the cluster a variable has its value from: one of the three.
+    """The source of a variable's value in the cluster. Exactly one of the three fields is set.
 
     :param secret: a key of a Secret.
     :param config_map: a key of a ConfigMap.
@@ -116,7 +116,7 @@ def _tag(value: Any) -> str:
     return "(text)" if isinstance(value, str) else "(source)"
 
 
-#: The value of a variable, or where it comes from.
+#: The value of a variable, or the source of the value.
 Variable = Annotated[
     Annotated[str, Tag("(text)")] | Annotated[VariableSource, Tag("(source)")],
     Discriminator(_tag),

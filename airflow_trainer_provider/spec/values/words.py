@@ -1,4 +1,4 @@
-"""Texts of a spec: command lines, and single fields."""
+"""Texts in a spec: command lines and single text fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_trainer_provider.errors import Problem
 from airflow_trainer_provider.spec.values.base import all_wrong, wrong
 from airflow_trainer_provider.spec.values.limits import MOST_WORD_BYTES
 
-#: The longest path that Linux takes; no other single text is longer.
+#: The maximum length of a path in Linux; no other single text is longer.
 _MOST_TEXT = 4096
 _SCALAR = "text or a number"
 _RENDERED = (
@@ -20,11 +20,11 @@ _RENDERED = (
 
 
 def as_text(value: Any, field: str = "") -> str | Problem:
-    """The text of a word or of a variable's value. XCom brings numbers, which no DAG author can put in quotes.
+    """The text of a word or of a variable's value. Numbers are accepted, since XCom passes numbers unquoted.
 
     :param value: a plain value.
-    :param field: its place below the field being validated.
-    :return: the text, or the problem of a value that has no text of its own.
+    :param field: the path of the value below the validated field.
+    :return: the text, or the problem of a value that is neither text nor a number.
     """
     if isinstance(value, str):
         return value
@@ -43,20 +43,20 @@ def as_text(value: Any, field: str = "") -> str | Problem:
 
 
 def rendered_hint(text: str) -> str | None:
-    """What to do about a list or a mapping that came as its text; None for any other text.
+    """The remedy for a list or a mapping that was rendered to text; None for any other text.
 
-    :param text: given where a list or a mapping belongs.
+    :param text: a text that was given in place of a list or a mapping.
     """
     return _RENDERED if text.lstrip()[:1] in ("[", "(", "{") else None
 
 
 def bounded(text: str | Problem, field: str, what: str, more: int = 0) -> str | Problem:
-    """A text that Linux takes as one argument, or as one variable together with its name.
+    """Check that Linux accepts a text as one argument, or as one variable together with its name.
 
-    :param text: the text, or its problem, which is returned.
-    :param field: its place below the field being validated.
-    :param what: what it is: ``argument`` or ``variable``.
-    :param more: how many bytes beside it count.
+    :param text: the text; or a problem, which is returned unchanged.
+    :param field: the path of the text below the validated field.
+    :param what: the use of the text: ``argument`` or ``variable``.
+    :param more: the number of further bytes that count, such as those of the variable's name.
     """
     if isinstance(text, Problem):
         return text
@@ -80,10 +80,10 @@ def _words(value: Any) -> Any:
 
 
 def without_problems(found: list[Any]) -> list[Any]:
-    """The values, where none of them is a problem.
+    """Return the values if none of them is a problem.
 
     :param found: values and problems.
-    :raises PydanticCustomError: with all the problems.
+    :raises PydanticCustomError: there are problems; the error has all of them.
     """
     problems = [each for each in found if isinstance(each, Problem)]
     if problems:
@@ -98,7 +98,7 @@ def _text(value: Any) -> Any:
             "two pairs of quotes: \"'1.10'\"."
         )
         raise wrong("text", fix)
-    # Jinja's native rendering makes a number of a text of digits.
+    # Jinja's native rendering turns a text of digits into a number.
     return str(value) if isinstance(value, int) else value
 
 

@@ -14,8 +14,8 @@ from airflow_trainer_provider.spec.values.limits import MOST_LEVELS
 def read_documents(text: str) -> list[Any]:
     """The documents of a text that are not empty.
 
-    :param text: YAML, or JSON, which is YAML too.
-    :raises ValueError: it is not. The message says where, and quotes no value, which may be a secret.
+    :param text: YAML, or JSON, which is a subset of YAML.
+    :raises ValueError: the text is not valid. The message has the position, and no value, since it may be a secret.
     """
     try:
         return [each for each in yaml.load_all(text, _Loader) if each is not None]
@@ -27,14 +27,14 @@ def read_documents(text: str) -> list[Any]:
     except RecursionError:
         raise ValueError("a mapping is merged into itself") from None
     except (ValueError, OverflowError):
-        # Python reads numbers of up to 4,300 digits, and the error quotes them.
+        # Python parses numbers of at most 4,300 digits. Its own error would quote the value.
         raise ValueError("a number is too long, or is none") from None
 
 
 class _Loader(yaml.SafeLoader):
-    """A date is a text, and no key comes twice.
+    """Reads a date as text, and refuses a key that occurs twice in a mapping.
 
-    Not libyaml's loader, which is faster: the process dies of text that is nested very deeply.
+    This is not libyaml's loader, which is faster but crashes the process on very deeply nested text.
     """
 
     def __init__(self, stream: str) -> None:

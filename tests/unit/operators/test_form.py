@@ -95,7 +95,7 @@ def test_a_parameter_has_a_title_a_section_and_the_specs_words():
         "env__LR": ("LR", "Environment"),
         "on_kill_action": ("On kill action", "Other"),
     }
-    assert form["num_nodes"].description.startswith("How many nodes train, the master or chief counted in")
+    assert form["num_nodes"].description.startswith("The number of nodes that train, including the master or chief")
     assert form["on_kill_action"].description.endswith("Default: delete.")
     assert all(param.value is None for param in form.values())
     assert set(training_params()) == {
