@@ -1,4 +1,4 @@
-"""What a task asks for: its own fields over those of presets, and what policies make of them."""
+"""The job that a task asks for: the fields of presets, the task's own fields, and the policies that apply to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.presets.merge import Merged
     from airflow_trainer_provider.spec import TrainJobSpec
 
-#: The parts of a job's fields that stand in the DAG.
+#: The sources of a job's fields that are in the DAG file.
 TASK, TIMEOUT = "the task", "execution_timeout"
 
 
@@ -22,9 +22,9 @@ def asked_for(presets: Any, fields: Mapping[str, Any], deadline: int | None) -> 
     """Merge the presets of a task and its own fields.
 
     :param presets: the operator's parameter, as rendered.
-    :param fields: of the spec, from the operator; None leaves one out.
-    :param deadline: seconds after which the cluster ends the job where nothing else says when; None for no such bound.
-    :raises SpecError: a preset does not exist, or is wrong; or a field is no plain value.
+    :param fields: the spec's fields from the operator; None means unset.
+    :param deadline: the default for ``active_deadline_seconds``, in seconds; None for no default.
+    :raises SpecError: a preset does not exist or is invalid, or a field is not a plain value.
     """
     from airflow_trainer_provider.presets.library import preset_names
     from airflow_trainer_provider.presets.merge import merge
@@ -44,7 +44,7 @@ def asked_for(presets: Any, fields: Mapping[str, Any], deadline: int | None) -> 
 def _load(names: Sequence[str]) -> list[Preset]:
     if not names:
         return []
-    # The command line needs none of Airflow for a job without presets.
+    # Imported here: for a job without presets the command line does not import Airflow.
     from airflow_trainer_provider.hooks.settings import load_settings
     from airflow_trainer_provider.presets.library import load_presets
 
@@ -53,12 +53,12 @@ def _load(names: Sequence[str]) -> list[Preset]:
 
 @dataclass(frozen=True)
 class Governed:
-    """The policies of this Airflow, and the task that they are chosen for.
+    """The policies of this Airflow, and the properties of a task that select the policies for its job.
 
-    :param policies: all of them.
-    :param dag_id: of the task.
-    :param tags: of its DAG.
-    :param namespace: finds out where the job would run in a cluster; not called where no policy is chosen by it.
+    :param policies: all policies.
+    :param dag_id: the ID of the task's DAG.
+    :param tags: the tags of the task's DAG.
+    :param namespace: returns the namespace that the job would run in; not called if no policy selects by namespace.
     """
 
     policies: list[PolicyFile]
@@ -67,10 +67,10 @@ class Governed:
     namespace: Callable[[], str | None]
 
     def spec(self, asked: Merged) -> TrainJobSpec:
-        """The spec, with what policies fill in.
+        """The spec, including the values that policies fill in.
 
-        :param asked: the job's fields; what is filled in is added.
-        :raises SpecError: the fields are no job.
+        :param asked: the job's fields; the values that policies fill in are added to them.
+        :raises SpecError: the fields are not a valid spec.
         """
         from airflow_trainer_provider.policies.fill import fill_in
         from airflow_trainer_provider.spec import parse_spec
@@ -80,10 +80,10 @@ class Governed:
         return parse_spec(asked.fields)
 
     def plan(self, spec: TrainJobSpec) -> JobPlan:
-        """Lay a job out, and refuse what policies do not allow.
+        """Lay a job out, and refuse it if policies do not allow it.
 
-        :param spec: of the job.
-        :raises SpecError: the framework cannot do what was asked.
+        :param spec: the job's spec.
+        :raises SpecError: the framework does not support the spec.
         :raises PolicyViolation: a policy does not allow the job.
         """
         from airflow_trainer_provider.hooks.plan import configured_job
@@ -94,9 +94,9 @@ class Governed:
         return job
 
     def check(self, job: Plan) -> None:
-        """Refuse what policies do not allow of a user's own manifest.
+        """Refuse the job of a user's own manifest if policies do not allow it.
 
-        :param job: that the manifest describes.
+        :param job: the job that the manifest describes.
         :raises PolicyViolation: a policy does not allow the job.
         """
         from airflow_trainer_provider.policies.check import check_policies
@@ -104,9 +104,9 @@ class Governed:
         check_policies(self._chosen(job.framework.name), job)
 
     def admission(self, job: Plan) -> Admit | None:
-        """What refuses a job with what a runtime adds to it; None where no policy is for the job, or it has no runtime.
+        """A check of the job as completed by its runtime; None if the job has no runtime, or no policy applies to it.
 
-        :param job: as the task has it, which policies allow.
+        :param job: the task's job, without the runtime's fields; policies allow it.
         """
         from airflow_trainer_provider.errors import PolicyViolation
         from airflow_trainer_provider.job.plan.plan import JobPlan

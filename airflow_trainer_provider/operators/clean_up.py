@@ -1,4 +1,4 @@
-"""The operator that deletes what jobs leave behind."""
+"""The operator that deletes kept jobs and leftover objects."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class CleanUpTrainJobsOperator(HidesSecrets):
-    """Delete this Airflow's jobs that are kept, and what submits that were interrupted have left.
+    """Delete this Airflow's kept jobs, and the objects that interrupted submits have left behind.
 
-    A job goes once it has ended and its outcome has reached XCom, or no task waits for it by itself, as with
-    ``wait_for_completion=False``. One that runs, or whose task still waits, stays.
+    A job is deleted if it has ended and its outcome has reached XCom, or if it has ended and its task does not wait for
+    it, as with ``wait_for_completion=False``. Jobs that run, and jobs whose task still waits, are not deleted.
 
-    :param older_than: how long ago a job ended at least, and an object was created: a timedelta, or seconds.
-    :param selector: a label selector of Kubernetes for the jobs; None for all.
-    :param backend: only the jobs of this backend; None for all of the cluster.
-    :param namespace: where the jobs are; None takes the connection's, and then ``[trainer] namespace``.
+    :param older_than: the minimum time since a job's end, or since an object's creation: a timedelta, or seconds.
+    :param selector: a Kubernetes label selector for the jobs; None for all jobs.
+    :param backend: only the jobs of this backend; None for all backends of the cluster.
+    :param namespace: the namespace of the jobs. None uses the connection's, else ``[trainer] namespace``.
     :param kubernetes_conn_id: the connection to the cluster.
-    :param list_only: find them, and delete nothing.
+    :param list_only: only list the jobs and objects, and delete nothing.
     """
 
     template_fields: Sequence[str] = (
@@ -59,9 +59,10 @@ class CleanUpTrainJobsOperator(HidesSecrets):
         self.list_only = list_only
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Delete them.
+        """Delete the jobs and objects.
 
-        :return: one row for each job and object: its kind, name and place, since when, its phase and task.
+        :return: one row for each job and object: its kind, name and place, the time of its end or creation, its phase
+            and its task.
         """
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.hooks.backends import AUTO
@@ -79,7 +80,7 @@ class CleanUpTrainJobsOperator(HidesSecrets):
         return [each.to_json() for each in found]
 
     def _checked(self) -> tuple[timedelta, bool]:
-        """How old what goes is at least, and whether nothing is deleted."""
+        """The validated ``older_than`` and ``list_only``."""
         from pydantic import Field
 
         from airflow_trainer_provider.errors import Problem, SpecError
@@ -96,7 +97,7 @@ class CleanUpTrainJobsOperator(HidesSecrets):
         age = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
         seconds = parse_field("older_than", Annotated[Number, Field(ge=0, le=MOST_INT32)], age)
         list_only = parse_field("list_only", bool, given(self.list_only))
-        # A template that came to nothing would have more deleted than was meant.
+        # A template that renders to empty text would delete more than the author intended.
         empty = {"older_than": seconds is None, "list_only": list_only is None}
         empty["selector"] = is_selected and self.selector is None
         if any(empty.values()):

@@ -1,4 +1,4 @@
-"""Fields of operators and sensors that are part of no spec."""
+"""Fields of operators and sensors that do not belong to a spec."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from airflow_trainer_provider.text.hidden_values import given
 
 
 def check_names(task: Any, fields: Collection[str]) -> None:
-    """Validate fields that name something, once they are rendered. One that was rendered to nothing is left out.
+    """Validate rendered fields with names. A field that a template rendered to empty text becomes unset.
 
     :param task: an operator or a sensor.
-    :param fields: of ``name``, ``selector``, ``kind``, ``backend``, ``namespace`` and ``kubernetes_conn_id``.
-    :raises SpecError: one has a value that it cannot have.
+    :param fields: some of ``name``, ``selector``, ``kind``, ``backend``, ``namespace`` and ``kubernetes_conn_id``.
+    :raises SpecError: a field has an invalid value.
     """
     from airflow_trainer_provider.hooks.backends import DEFAULT_CONNECTION
 
@@ -22,16 +22,16 @@ def check_names(task: Any, fields: Collection[str]) -> None:
         value = _parsed(task, field)
         if value is None:
             value = defaults.get(field)
-        # What hides a secret in it stays: Airflow stores the fields of a task that has ended once more.
+        # Keep an unchanged value in its wrapper that hides secrets: Airflow stores the fields again when the task ends.
         if value is not given(getattr(task, field)):
             setattr(task, field, value)
 
 
 def valid_names(task: Any, fields: Collection[str]) -> dict[str, str]:
-    """The values of those fields that name something, and have a value that they can have.
+    """The fields with names whose value is valid: name of the field -> value.
 
-    :param task: an operator or a sensor, whose fields are rendered.
-    :param fields: of the task.
+    :param task: an operator or a sensor, after its fields were rendered.
+    :param fields: the task's fields to look at.
     """
     from airflow_trainer_provider.errors import SpecError
     from airflow_trainer_provider.hooks.backends import check_backend
@@ -59,9 +59,9 @@ def _parsed(task: Any, field: str) -> Any:
 
 
 def refuse_misplaced(arguments: Mapping[str, Any]) -> None:
-    """Say where arguments belong that have a name of Kubernetes' or of Airflow's Kubernetes operators.
+    """Report where arguments belong whose names come from Kubernetes or from Airflow's Kubernetes operators.
 
-    :param arguments: those that an operator does not have.
+    :param arguments: the arguments that the operator does not have.
     :raises SpecError: at least one of them belongs elsewhere.
     """
     from airflow_trainer_provider.errors import Problem, SpecError

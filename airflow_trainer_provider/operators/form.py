@@ -11,7 +11,7 @@ from airflow.sdk import Param
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: The fields of a form for which none are named.
+#: The fields of a form whose author names none.
 USUAL_FIELDS = (
     "num_nodes",
     "resources_per_node.cpu",
@@ -23,9 +23,9 @@ USUAL_FIELDS = (
 
 
 class FormField:
-    """The value of an operator's field, which the form's parameters hold parts of. Airflow resolves it as a template.
+    """A field of an operator whose value comes from the form's parameters. Airflow resolves it as a template.
 
-    :param names: place of a value in the field -> the name of the parameter. The place of a whole value is empty.
+    :param names: path within the field -> the name of the parameter with the value. An empty path is the whole field.
     """
 
     def __init__(self, names: Mapping[tuple[str, ...], str]) -> None:
@@ -34,7 +34,7 @@ class FormField:
     def resolve(self, context: Context) -> Any:
         """The field's value without the parameters that the user left empty; None if all of them are.
 
-        :param context: of the task, with the run's parameters.
+        :param context: the task's context, with the run's parameters.
         """
         params = context["params"]
         found: dict[str, Any] = {}
@@ -91,15 +91,15 @@ def training_params(
 
     :param fields: paths of fields of the spec, such as ``num_nodes``, ``resources_per_node.gpu`` or ``env.EPOCHS``;
         without any, the form has the fields of ``USUAL_FIELDS``.
-    :param framework: of the jobs; it selects policies.
+    :param framework: the framework of the jobs; it selects policies.
     :param presets: the presets that the form preselects if ``[trainer] presets_folder`` names a folder; None omits the
         field for presets.
     :param defaults: field -> its initial value in the form.
-    :param namespace: of the jobs; it selects policies.
-    :param dag_id: of the DAG; it selects policies.
-    :param tags: of the DAG; they select policies.
-    :return: for ``DAG(params=...)``; its ``fields`` are keyword arguments of the operator.
-    :raises SpecError: the spec has no such field, or a preset or a policy is wrong.
+    :param namespace: the namespace of the jobs; it selects policies.
+    :param dag_id: the DAG's ID; it selects policies.
+    :param tags: the DAG's tags; they select policies.
+    :return: the params for ``DAG(params=...)``; their ``fields`` are keyword arguments of the operator.
+    :raises SpecError: the spec does not have a field, or a preset or a policy is invalid.
     """
     from airflow_trainer_provider.hooks.settings import load_settings
     from airflow_trainer_provider.operators.form_params import PRESETS, field_param, presets_param
@@ -122,7 +122,7 @@ def training_params(
         if any(rule.forbidden for rule in rules):
             continue
         name = re.sub(r"\W", "_", "__".join(path))
-        # A form without presets does not say what they hold.
+        # A form without the field for presets does not show the presets' values either.
         params[name] = field_param(path, rules, known if presets is not None else [], (defaults or {}).get(field))
         places[name] = path
     return TrainingParams(params, places)

@@ -1,4 +1,4 @@
-"""The parameters of a form: each is made of a field of the spec, and of what policies and presets say of it."""
+"""The parameters of a form. Each is built from a field of the spec and the policies and presets for it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def presets_param(known: Sequence[Preset], selected: Sequence[str]) -> Param:
     """The parameter by which presets are selected.
 
     :param known: all presets.
-    :param selected: the names of those that are selected at first.
+    :param selected: the names of the presets that are selected initially.
     """
     names = [preset.name for preset in known]
     described = [f"{preset.name}: {preset.description}" for preset in known if preset.description]
     return Param(
         [*selected],
-        "Named parts of the job, merged in order; fields below win over them. " + ". ".join(described),
+        "Named parts of the job, merged in order; the fields below take precedence. " + ". ".join(described),
         type="array",
         items={"type": "string", "enum": names},
-        # The dialog shows a list with proposals where there are examples.
+        # With examples the dialog shows a list of proposals.
         examples=names,
         title="Presets",
         section=_SECTIONS[PRESETS],
@@ -55,10 +55,10 @@ def presets_param(known: Sequence[Preset], selected: Sequence[str]) -> Param:
 def field_param(path: FieldPath, rules: Sequence[Rule], presets: Sequence[Preset], default: Any) -> Param:
     """The parameter for a field of the spec.
 
-    :param path: of the field.
-    :param rules: that policies have for it.
-    :param presets: that may hold it.
-    :param default: what the form begins with, where it is not locked; None for a policy's default.
+    :param path: the field's path.
+    :param rules: the rules of policies for the field.
+    :param presets: the presets that may contain the field.
+    :param default: the initial value if no policy locks the field; None uses a policy's default.
     """
     found = field_schema(path)
     schema = dict(found.schema)
@@ -70,13 +70,13 @@ def field_param(path: FieldPath, rules: Sequence[Rule], presets: Sequence[Preset
     options = {"title": _title(path), "section": _SECTIONS.get(path[0], _OTHER), **schema}
     description = _description(found, rules, path, presets)
     if value is None and "null" not in _types(schema):
-        # Without any value the dialog asks for one.
+        # A Param without a default: the dialog requires a value.
         return Param(description=description, **options)
     return Param(_typed(schema, value), description, **options)
 
 
 def _first_value(rules: Sequence[Rule], default: Any) -> Any:
-    """What the form begins with: a locked value, the author's, or a policy's default."""
+    """The form's initial value: the locked value, else the author's default, else a policy's default."""
     locked = [rule.locked for rule in rules if rule.locked is not None]
     defaults = [rule.default for rule in rules if rule.default is not None]
     return next((value for value in (*locked, default, *defaults) if value is not None), None)
@@ -89,7 +89,7 @@ def _make_optional(schema: dict[str, Any]) -> None:
 
 
 def _tighten(schema: dict[str, Any], rule: Rule) -> None:
-    """Put into a schema what it can say of a rule; the job is checked by the policy itself."""
+    """Apply a rule to a schema as far as JSON schema can express it; the policy itself checks the job later."""
     is_number = bool(_NUMBERS & {*_types(schema)})
     for kind, bound, choose in (("min", "minimum", max), ("max", "maximum", min)):
         number = amount(getattr(rule, kind))
@@ -104,7 +104,7 @@ def _tighten(schema: dict[str, Any], rule: Rule) -> None:
 
 
 def _typed(schema: Mapping[str, Any], value: Any) -> Any:
-    """A value as the form holds it: a quantity is text there."""
+    """A value with the type that the form uses: a quantity is text in a form."""
     types = [each for each in _types(schema) if each != "null"]
     return str(value) if types == ["string"] and isinstance(value, (int, float)) else value
 

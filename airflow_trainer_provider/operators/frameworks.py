@@ -1,4 +1,4 @@
-"""The operators that only preset a framework."""
+"""The operators for a single framework."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class TFJobOperator(TrainJobOperator):
 
 
 class MPIJobOperator(TrainJobOperator):
-    """Run an MPI job: mpirun on a launcher, its processes on the workers.
+    """Run an MPI job: mpirun runs on a launcher and starts the processes on the workers.
 
-    :param slots_per_worker: processes on each worker; MPI's own word for ``num_proc_per_node``.
+    :param slots_per_worker: the number of processes on each worker; MPI's term for ``num_proc_per_node``.
     """
 
     def __init__(self, *, framework: str = "mpi", slots_per_worker: int | str | None = None, **kwargs: Any) -> None:

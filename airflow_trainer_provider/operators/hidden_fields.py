@@ -1,4 +1,4 @@
-"""Hides the secrets in the templated fields of operators and sensors from what Airflow stores of them.
+"""Hides secrets in the templated fields of operators and sensors, so that Airflow does not store them.
 
 Airflow stores each rendered field. It masks values by their key, and newer versions also values that are registered
 with the secrets masker. Neither covers options in a list of arguments or variables deep in a pod template, and Airflow
@@ -35,10 +35,10 @@ class HidesSecrets(BaseOperator):
         jinja_env: jinja2.Environment,
         seen_oids: set[int],
     ) -> None:
-        # The one place that mapped and unmapped tasks both come through once their fields are rendered.
+        # Both mapped and unmapped tasks call this method to render their fields.
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is self:
-            # A subclass uses its own fields as they are.
+            # The fields that a user's subclass adds are left unchanged.
             own = next(each for each in type(self).__mro__ if each.__module__.startswith(_PACKAGE))
             hide_secrets(self, own.template_fields, (self.dag_id, self.task_id))  # type: ignore[attr-defined]
 
@@ -46,14 +46,15 @@ class HidesSecrets(BaseOperator):
 def hide_secrets(operator: Any, fields: Collection[str], plain: Collection[str], other: Any = None) -> None:
     """Hide the secrets in an operator's rendered fields, and register them with Airflow's masker for the task's log.
 
-    Valid names stay readable, such as a namespace that resembles a token: the listener that ends the job of a killed
-    task reads from the stored fields where it is. What else is in a field for a name is refused before a job starts.
+    Valid names stay readable, even a namespace that resembles a token: the listener that ends the job of a killed task
+    reads the job's place from the stored fields. Any other value in a field for a name is refused before a job starts.
 
     :param operator: the operator.
     :param fields: the names of the fields that can contain a secret.
-    :param plain: further names that stay readable in what Airflow stores: a secret that is a part of one is not
+    :param plain: further names that stay readable in what Airflow stores: a secret that is part of such a name is not
         registered.
-    :param other: whose secrets are registered too: what the job has, and the operator's fields do not show.
+    :param other: further values whose secrets are registered: fields of the job that the operator's fields do not
+        contain, such as those from presets.
     """
     from airflow.sdk.log import mask_secret
 

@@ -24,12 +24,12 @@ _JOB_OR_NAME = "either job, a handle, or name"
 class _ManageTrainJobOperator(HidesSecrets):
     """The base of the operators that change one job.
 
-    :param job: the handle that an operator pushed to XCom: ``train.output["job"]``. It says where the job is.
+    :param job: the handle that an operator pushed to XCom, ``train.output["job"]``, which includes the job's place.
     :param name: instead of ``job``, the job's name. The job may have been created outside Airflow.
-    :param kind: with ``name``, the job's kind, e.g. ``PyTorchJob``; only needed where jobs of different kinds have the
+    :param kind: with ``name``, the job's kind, e.g. ``PyTorchJob``; only needed if jobs of different kinds have this
         name.
-    :param backend: with ``name``, the backend of the job's kind; see ``kind``.
-    :param namespace: with ``name``, where the job is; None takes the connection's, and then ``[trainer] namespace``.
+    :param backend: with ``name``, the backend of the job's kind; needed in the same case as ``kind``.
+    :param namespace: with ``name``, the job's namespace. None uses the connection's, else ``[trainer] namespace``.
     :param kubernetes_conn_id: with ``name``, the connection to the cluster.
     """
 
@@ -70,14 +70,14 @@ class _ManageTrainJobOperator(HidesSecrets):
     async def _act(self, who: str) -> str:
         """Change the job.
 
-        :param who: on whose behalf.
-        :return: what was done.
+        :param who: the task that changes the job, for the job's status.
+        :return: a sentence on what was done, for the log.
         """
         raise NotImplementedError
 
     @cached_property
     def _handle(self) -> JobHandle | None:
-        """The job's handle; None where the job is named."""
+        """The job's handle; None if the task sets the job's name instead."""
         from airflow_trainer_provider.job.handle import JobHandle
 
         return None if self.job is None else JobHandle.parse(given(self.job))
@@ -105,9 +105,9 @@ class _ManageTrainJobOperator(HidesSecrets):
 
 
 class SuspendTrainJobOperator(_ManageTrainJobOperator):
-    """Stop a job's pods and keep the job. A task that waits for the job goes on waiting.
+    """Stop a job's pods and keep the job. A task that waits for the job continues to wait.
 
-    :param wait_until_stopped: until the pods are gone, and with them what they held.
+    :param wait_until_stopped: wait until the pods are deleted, and their resources are free.
     """
 
     def __init__(self, *, wait_until_stopped: bool = True, **kwargs: Any) -> None:
@@ -122,7 +122,7 @@ class SuspendTrainJobOperator(_ManageTrainJobOperator):
 class ResumeTrainJobOperator(_ManageTrainJobOperator):
     """Resume a suspended job, with new pods. Its scripts continue from a checkpoint, if they have written one.
 
-    :param wait_until_running: until all replicas run, or the job has ended; ``execution_timeout`` bounds it.
+    :param wait_until_running: wait until all replicas run, or the job has ended; ``execution_timeout`` bounds the wait.
     """
 
     def __init__(self, *, wait_until_running: bool = False, **kwargs: Any) -> None:
@@ -143,10 +143,10 @@ class ResumeTrainJobOperator(_ManageTrainJobOperator):
 class DeleteTrainJobOperator(_ManageTrainJobOperator):
     """Delete a job with all its objects. It is no error if the job no longer exists.
 
-    A task that waits for the job fails, and its error says who deleted it. Of the local backend's jobs only the
-    processes end; their logs stay.
+    A task that waits for the job fails, and its error names the task that deleted it. For a job of the local backend
+    only the processes end; the logs are kept.
 
-    :param wait_until_gone: until the pods are gone, and with them what they held.
+    :param wait_until_gone: wait until the pods are deleted, and their resources are free.
     """
 
     def __init__(self, *, wait_until_gone: bool = True, **kwargs: Any) -> None:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.outcome import JobOutcome
 
-#: Where a result has the address of its MLflow run.
+#: The key in a job's result with the address of its MLflow run.
 MLFLOW_RUN_URL = "mlflow_run_url"
 
 
 class ToolLink(BaseOperatorLink):
-    """The address of one tool. Airflow shows the link while XCom holds an address that can be opened.
+    """The link to one tool. Airflow shows it while XCom has an address that can be opened.
 
-    :param tool: its name; empty for the first tool of a job whose tools the DAG file does not name.
+    :param tool: the tool's name; empty for the first tool of a job whose tools the DAG file does not name.
     """
 
     def __init__(self, tool: str = "") -> None:
@@ -29,23 +29,23 @@ class ToolLink(BaseOperatorLink):
 
     @property
     def name(self) -> str:
-        """What the button says."""
+        """The label of the button."""
         return self.tool or "Tool"
 
     @property
     def xcom_key(self) -> str:
-        """Where the address is kept."""
+        """The XCom key of the address."""
         return f"_link_ToolLink_{self.tool}" if self.tool else "_link_ToolLink"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, in the process that has run the task: Airflow stores it again when that ends."""
+        """The address. Airflow calls this at the end of the task, in its process, and stores the address again."""
         handle: JobHandle | None = getattr(operator, "handle", None)
         return self.address(handle) if handle else ""
 
     def address(self, handle: JobHandle) -> str:
-        """The address of the tool; empty where it cannot be opened.
+        """The address of the tool; empty if it cannot be opened.
 
-        :param handle: of the job.
+        :param handle: the job.
         """
         from airflow_trainer_provider.job.plan.tools import is_whole
 
@@ -54,19 +54,19 @@ class ToolLink(BaseOperatorLink):
 
 
 class DashboardLink(BaseOperatorLink):
-    """The page of the job's main object, at the address that ``[trainer] dashboard_url`` says."""
+    """The link to the page of the job's main object, at the address from ``[trainer] dashboard_url``."""
 
     name = "Kubernetes dashboard"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, in the process that has run the task: Airflow stores it again when that ends."""
+        """The address. Airflow calls this at the end of the task, in its process, and stores the address again."""
         handle: JobHandle | None = getattr(operator, "handle", None)
         return self.address(handle) if handle else ""
 
     def address(self, handle: JobHandle) -> str:
-        """The address; empty where the option is not set, or the job runs on no cluster.
+        """The address; empty if the option is not set, or if the job does not run on a cluster.
 
-        :param handle: of the job.
+        :param handle: the job.
         """
         from airflow_trainer_provider.hooks.settings import load_settings
         from airflow_trainer_provider.hooks.trainer import TrainerHook
@@ -77,12 +77,12 @@ class DashboardLink(BaseOperatorLink):
 
 
 class MlflowLink(BaseOperatorLink):
-    """The MLflow run that rank 0 names in its result. It is known once the job has succeeded."""
+    """The link to the MLflow run that rank 0 names in its result. It is known once the job has succeeded."""
 
     name = "MLflow run"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, in the process that has run the task; empty where the result has none that may be opened."""
+        """The address; empty if the result has none that may be opened. Airflow calls this in the task's process."""
         from airflow_trainer_provider.text.redaction import secrets_in
         from airflow_trainer_provider.text.urls import is_web_url
 
@@ -92,15 +92,15 @@ class MlflowLink(BaseOperatorLink):
         return url if isinstance(url, str) and is_web_url(url) and not secrets_in(url) else ""
 
 
-#: Those of each job, whatever its tools.
+#: The links that every job has, regardless of its tools.
 JOB_LINKS: tuple[BaseOperatorLink, ...] = (DashboardLink(), MlflowLink())
 
 
 def links_of(tools: Any, presets: Any) -> tuple[BaseOperatorLink, ...]:
-    """The links of a task: those of each job, and one for each tool that is known when the DAG file is parsed.
+    """The links of a task: the links of every job, and one for each tool that is known when the DAG file is parsed.
 
     :param tools: the operator's parameter, before its templates are rendered.
-    :param presets: likewise; they may bring tools.
+    :param presets: the operator's parameter, before its templates are rendered; presets may add tools.
     """
     if isinstance(tools, Mapping) and all(isinstance(name, str) and "{{" not in name for name in tools):
         return (*map(ToolLink, tools), *JOB_LINKS)
@@ -108,14 +108,14 @@ def links_of(tools: Any, presets: Any) -> tuple[BaseOperatorLink, ...]:
 
 
 def push_links(operator: BaseOperator, handle: JobHandle, ti: RuntimeTaskInstanceProtocol) -> None:
-    """Let Airflow show the links of a task while its job runs, and not only once the task has ended.
+    """Push the addresses of a task's links, so that Airflow shows them while the job runs, not only after its end.
 
     :param operator: the task.
-    :param handle: of its job.
+    :param handle: the task's job.
     :param ti: the task instance, in the process that runs it.
     """
     links = [link for link in operator.operator_extra_links if isinstance(link, (ToolLink, DashboardLink))]
-    # A mapped task has one link to a tool in the stored DAG, whatever the tools of its instances are called.
+    # In the stored DAG a mapped task has a single link to a tool, regardless of the names of its instances' tools.
     is_mapped = ti.map_index is not None and ti.map_index >= 0
     has_tools = any(isinstance(link, ToolLink) for link in links)
     for link in [*links, ToolLink()] if has_tools and is_mapped else links:

@@ -1,4 +1,4 @@
-"""Writes the XComs after a job's end, and raises the exception that fits it."""
+"""Pushes XComs after a job's end, and raises the exception for a failure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def fail(error: TrainJobError, context: Context | None = None) -> NoReturn:
-    """Fail the task: for good where a retry cannot cure it, and no retry policy of the task's own says otherwise.
+    """Fail the task. If no retry can help, fail it for good, unless the task's own retry policy decides otherwise.
 
     :param error: what went wrong.
-    :param context: the task's; None where no retry policy is asked.
+    :param context: the task's context; None skips the retry policy.
     """
     failure = failure_of(error)
     if not error.retryable and (context is None or not retries(failure, context)):
@@ -34,9 +34,9 @@ def fail(error: TrainJobError, context: Context | None = None) -> NoReturn:
 
 
 def raise_error(event: Mapping[str, Any]) -> None:
-    """Fail the task where its trigger has met an error.
+    """Fail the task if its trigger has reported an error.
 
-    :param event: of the trigger.
+    :param event: the trigger's event.
     """
     from airflow_trainer_provider.errors import TrainJobError
 
@@ -47,9 +47,9 @@ def raise_error(event: Mapping[str, Any]) -> None:
 
 
 def outcome_of(event: Mapping[str, Any]) -> JobOutcome:
-    """What the trigger found out about an ended job.
+    """The outcome of an ended job, as the trigger reports it.
 
-    :param event: of a wait that was not timed out; an error in it fails the task.
+    :param event: the event of a wait that has not timed out; an error in it fails the task.
     """
     from airflow_trainer_provider.job.outcome import JobOutcome
 
@@ -58,15 +58,15 @@ def outcome_of(event: Mapping[str, Any]) -> JobOutcome:
 
 
 def hand_on(context: Context, hook: TrainerHook, handle: JobHandle, outcome: JobOutcome) -> dict[str, Any]:
-    """Hand the outcome of an ended job on.
+    """Publish the outcome of an ended job: to XCom, to metrics and to asset events.
 
-    The job of a failed task is finished at once. One that succeeded is finished once Airflow has recorded the success
-    of the task, see :func:`settle`: where that is lost, the next try takes the result from the job.
+    A failed job is acknowledged at once. A job that succeeded is acknowledged after Airflow has recorded the success
+    of the task, see :func:`settle`: if the task is lost before that, the next try reads the result from the job.
 
-    :param context: the task's, whose XCom gets ``failure`` before that is raised.
+    :param context: the task's context. XCom gets ``failure`` before the exception is raised.
     :param hook: finds the job's backend.
     :param handle: the job.
-    :param outcome: of the job.
+    :param outcome: the job's outcome.
     :return: the job's summary, which Airflow pushes as ``return_value``.
     """
     from airflow_trainer_provider.hooks.masking import masked
@@ -90,12 +90,14 @@ def hand_on(context: Context, hook: TrainerHook, handle: JobHandle, outcome: Job
 
 
 def hand_on_sensed(context: Context, hook: TrainerHook, handle: JobHandle, outcome: JobOutcome) -> dict[str, Any]:
-    """Hand on the outcome of a job that another task made, as :func:`hand_on` does; that of a function needs a value.
+    """Publish the outcome of a job that another task submitted, as :func:`hand_on` does.
 
-    :param context: the task's, whose XCom gets ``summary`` where there is no value.
+    The task fails if the job ran a function and has no value of it.
+
+    :param context: the task's context. XCom gets ``summary`` if there is no value.
     :param hook: finds the job's backend.
     :param handle: the job.
-    :param outcome: of the job.
+    :param outcome: the job's outcome.
     :return: the job's summary.
     """
     summary = hand_on(context, hook, handle, outcome)
@@ -106,10 +108,10 @@ def hand_on_sensed(context: Context, hook: TrainerHook, handle: JobHandle, outco
 
 
 def fail_without_value(ti: Any, problem: str) -> NoReturn:
-    """Fail the task whose job has succeeded, and has no value of its function. No other try gets more from the job.
+    """Fail a task whose job has succeeded without a value of its function. A retry would read the same from the job.
 
-    :param ti: the task instance, whose outcome :func:`hand_on` has handed on, and whose XCom has the ``summary``.
-    :param problem: why there is none.
+    :param ti: the task instance, after :func:`hand_on`, with the ``summary`` in XCom.
+    :param problem: why there is no value.
     """
     hook, handle = ti.task.succeeded_job
     del ti.task.succeeded_job
@@ -118,7 +120,7 @@ def fail_without_value(ti: Any, problem: str) -> NoReturn:
 
 
 def settle(ti: RuntimeTaskInstance) -> None:
-    """Acknowledge to the job of a task that has succeeded that its outcome is safe.
+    """Acknowledge the job of a task, once Airflow has recorded the success of the task.
 
     :param ti: the task instance, in the process that has run it.
     """
@@ -139,13 +141,13 @@ def settle(ti: RuntimeTaskInstance) -> None:
 
 
 def hand_on_found(context: Context, found: Sequence[Found], every: bool) -> Any:
-    """Hand on the outcome of jobs that something else may have made, and acknowledge nothing to them.
+    """Publish the outcome of jobs that may have been created outside Airflow. The jobs are not acknowledged.
 
-    :param context: the task's, whose XCom gets ``failure`` before that is raised, or ``summary`` where a function has
-        no value.
+    :param context: the task's context. XCom gets ``failure`` before the exception is raised, or ``summary`` if a
+        function has no value.
     :param found: the jobs; at least one.
-    :param every: whether there may be several.
-    :return: the summary of the job, or a list of them.
+    :param every: whether the sensor waits for every job that it finds.
+    :return: the summary of the job; with ``every``, a list of summaries.
     """
     from airflow_trainer_provider.hooks.masking import masked
     from airflow_trainer_provider.job.diagnosis.failed import JobFailed
@@ -165,7 +167,7 @@ def hand_on_found(context: Context, found: Sequence[Found], every: bool) -> Any:
 
 
 def _no_value(summary: Mapping[str, Any]) -> str | None:
-    """Why a function has returned no value; None where it has, or nothing shows that the job was that of a function."""
+    """Why the job's function has no value; None if it has one, or if the summary does not name a function."""
     return summary.get("result_error") if "function" in summary else None
 
 
@@ -176,7 +178,7 @@ def _fail_without_value(handle: JobHandle, problem: str) -> NoReturn:
 
 
 def acknowledge(hook: TrainerHook, handle: JobHandle) -> None:
-    """Acknowledge to a job that its outcome is safe, whatever may be left of it.
+    """Acknowledge a job: its outcome is safe, and the job may be deleted. An error is logged, not raised.
 
     :param hook: finds the job's backend.
     :param handle: the job.
@@ -187,5 +189,5 @@ def acknowledge(hook: TrainerHook, handle: JobHandle) -> None:
     try:
         run(hook.acknowledge(handle))
     except TrainJobError as error:
-        # The outcome is what the task is for, and that is safe.
+        # The task has the outcome, so this error does not fail it.
         hook.log.warning("Training job %s has ended, and its outcome could not be acknowledged: %s", handle.name, error)

@@ -1,4 +1,4 @@
-"""What a task has asked for, as views of its job show it."""
+"""The request of a task, which views of its job show."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def request_of(backend: Backend, handle: JobHandle, job: Plan, tries: int, timeout: float | None) -> dict[str, Any]:
-    """What goes into XCom as ``request`` when a job is submitted or adopted. Holds no value of a variable.
+    """The value of XCom ``request``, pushed when a job is submitted or adopted. It has no values of variables.
 
-    :param backend: that has the job.
+    :param backend: the job's backend.
     :param handle: the job.
-    :param job: what the task has asked for.
-    :param tries: how many tries the task has in all.
-    :param timeout: seconds that a try of the task may take; None for any time.
-    :return: JSON values; None is unknown.
+    :param job: the job that the task asks for.
+    :param tries: the total number of tries of the task.
+    :param timeout: how many seconds a try of the task may take; None for no limit.
+    :return: JSON values; None means unknown.
     """
     from airflow_trainer_provider.job.plan.plan import JobPlan
 
@@ -59,7 +59,7 @@ def _of_manifest(job: ManifestPlan) -> dict[str, Any]:
 
     manifest: Mapping[str, Any] = job.spec.manifest
     labels = (manifest.get("metadata") or {}).get("labels") or {}
-    # The annotations may be those of an earlier job.
+    # The manifest's annotations may come from an earlier job.
     groups = KINDS[job.kind].groups({**manifest, "metadata": {}})
     return {
         "queue": labels.get(QUEUE),
@@ -76,7 +76,7 @@ def _gpus(resources: Resources | None) -> int:
 
 
 def _requested(resources: Resources | None) -> dict[str, Any]:
-    """What one node asks for."""
+    """The resources that one node requests."""
     if resources is None:
         return {"gpu": None, "cpu": None, "memory_bytes": None}
     share = resources.share.fraction if resources.share else None

@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.spec import TrainJobSpec
 
 
-#: How long a page that shows the job waits for a cluster that has to be asked first, in seconds.
+#: How many seconds the rendering of a job waits for the cluster's answers, e.g. for the Rendered Templates tab.
 _RENDER_SECONDS = 10
-#: How much later than the task's own time a job's deadline is: while Airflow is there, it ends the job and says why.
+#: How much later than the task's execution_timeout the job's own deadline is: as long as Airflow runs, Airflow ends the
+#: job and reports why.
 _ORPHANED = timedelta(minutes=1)
-#: Seconds in which a task that received SIGTERM asks whether it is over, and ends its job. Airflow kills it after 5.
+#: Seconds for a task that received SIGTERM to ask whether it is over, and to end its job. Airflow kills it after 5.
 _KILL_SECONDS = 4
-#: Seconds for which a task whose time is over waits until the request to end its job has been taken.
+#: Seconds for which a task that timed out waits until the request to end its job has been accepted.
 _TIMEOUT_SECONDS = 15
-#: The operator's parameters that say where the job runs.
+#: The operator's parameters that determine where the job runs.
 _PLACE = ("backend", "kubernetes_conn_id", "namespace")
 #: The operator's parameters that are fields of the spec.
 SPEC_FIELDS = (
@@ -76,38 +77,41 @@ SPEC_FIELDS = (
 )
 
 
-#: How the name of a manifest's file ends.
+#: The suffixes of a manifest's file.
 _MANIFEST_FILES = (".yaml", ".yml", ".json")
 
 
 class TrainJobOperator(BaseOperator):
     """Run a distributed training job and push its result to XCom.
 
-    The fields from ``framework`` to ``on_finish_action`` are those of
-    :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, where their meaning stands; all are templated, nested
-    values too. They are validated when the task runs, before anything is started.
+    The parameters from ``framework`` to ``on_finish_action`` are the fields of
+    :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, which documents them. All of them are templated, including
+    nested values. They are validated when the task runs, before anything is started.
 
-    XCom holds ``job``, the job's handle, and ``request``, what the task asks for, before the wait begins; while the
-    task waits, ``progress``, what the script reports, and ``status``, the job's status; ``return_value`` with how it
-    went, replica by replica, its progress and metrics, and the JSON that rank 0 wrote to ``$TRAINER_RESULT_PATH``; or
-    ``failure``, with the replica that failed first, why, and whether a retry can help.
+    The task pushes to XCom:
 
-    :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``; needed unless there is a
-        ``manifest``.
-    :param presets: names of presets, or one name: parts of a spec, in the folder that ``[trainer] presets_folder``
-        names. They are merged in order, and the fields of this task over them.
-    :param manifest: a TrainJob, PyTorchJob, TFJob, XGBoostJob, MPIJob, PaddleJob, JAXJob or batch/v1 Job of your own: a
+    - ``job``, the job's handle, and ``request``, what the task asks for, before the wait begins;
+    - ``progress``, what the script reports, and ``status``, the job's status, while the task waits;
+    - ``return_value`` if the job succeeds: times, a row for each replica, progress, metrics, and the JSON that rank 0
+      wrote to ``$TRAINER_RESULT_PATH``;
+    - ``failure`` if the job fails: the replica that failed first, the reason, and whether a retry can help.
+
+    :param framework: ``pytorch``, ``tensorflow``, ``mpi``, ``xgboost``, ``paddle`` or ``jax``; required unless
+        ``manifest`` is set.
+    :param presets: names of presets, or a single name. Presets are parts of a spec, in the folder that
+        ``[trainer] presets_folder`` names. They are merged in order; the fields of this task take precedence.
+    :param manifest: your own TrainJob, PyTorchJob, TFJob, XGBoostJob, MPIJob, PaddleJob, JAXJob or batch/v1 Job: a
         mapping, YAML or JSON text, or the name of a file with it (``.yaml``, ``.yml``, ``.json``), which is rendered as
-        a template. Its kind says which backend it is for. Beside it only ``framework``, ``name``, ``run_policy`` (how
-        it may start), ``metrics``, ``on_kill_action`` and ``on_finish_action`` may be given.
+        a template. Its kind determines the backend. With a manifest only ``framework``, ``name``, ``run_policy`` (a
+        part of its fields), ``metrics``, ``on_kill_action`` and ``on_finish_action`` may be set.
     :param backend: ``trainer``, ``training-operator``, ``mpi-operator``, ``native``, or ``auto`` for the first of these
-        that the cluster has and that can run the job; ``local`` for the worker's own machine. None takes
+        that the cluster has and that can run the job; ``local`` for the worker's own machine. None uses
         ``[trainer] backend``.
     :param kubernetes_conn_id: the connection to the cluster.
-    :param namespace: where the job runs in the cluster; None takes the manifest's, the connection's, and then
+    :param namespace: the namespace in the cluster. None uses the manifest's, else the connection's, else
         ``[trainer] namespace``.
     :param wait_for_completion: False returns the job's handle at once; a
-        :class:`~airflow_trainer_provider.sensors.train_job.TrainJobSensor` then waits for it.
+        :class:`~airflow_trainer_provider.sensors.train_job.TrainJobSensor` can then wait for the job.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default.
     :param render_only: return the whole job as text, and start nothing.
     """
@@ -137,16 +141,16 @@ class TrainJobOperator(BaseOperator):
         "manifest": "yaml",
     }
     ui_color = "#e8f0fe"
-    # Of mapped tasks. Those of others are known with their parameters.
+    # The links of mapped tasks. Other tasks set theirs in __init__, where the parameters are known.
     operator_extra_links: Collection[BaseOperatorLink] = (ToolLink(), *JOB_LINKS)
     #: The outcome of the job, once it has reached this process.
     outcome: JobOutcome | None = None
-    # Where the task has submitted its last job, as far as this process knows.
+    # Where the task has submitted its last job; None if this process does not know it.
     _noted_place: JobPlace | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # As Airflow stores them, they say that the operator is one of ours, and where the job of a killed task is.
+        # Airflow stores these fields. They identify the operator as this provider's, and locate a killed task's job.
         missing = [name for name in (*_PLACE, "rendered_job") if name not in cls.template_fields]
         cls.template_fields = (*cls.template_fields, *missing)
 
@@ -221,7 +225,8 @@ class TrainJobOperator(BaseOperator):
         self.presets = presets
         self.manifest = manifest
         if isinstance(manifest, str) and "\n" not in manifest:
-            # Of this one field only: an argument that ends so is the training's, and not a file of Airflow's.
+            # Only with a manifest: template_ext applies to every field, and a word of a command line that ends in
+            # .yaml is a file of the training, not one for Airflow to read.
             self.template_ext = _MANIFEST_FILES
         self.operator_extra_links = links_of(tools, presets)
         self.backend = backend
@@ -232,23 +237,23 @@ class TrainJobOperator(BaseOperator):
         self.render_only = render_only
         self.rendered_job = ""
         self.handle: JobHandle | None = None
-        #: Whether the task may have a job. A first try has none before its submit; a process of a later try, or one
-        #: that resumes, may have one that it does not know of.
+        #: Whether the task may have a job. The first try has none before its submit. A later try, or a process that
+        #: resumes a try, may have a job that it does not know of.
         self.may_have_job = True
-        #: This try of the task, once it was executed.
+        #: This try of the task, set when the task is executed.
         self.identity: Identity | None = None
         self._secrets: frozenset[str] = frozenset()
-        #: The fields of the spec, those from presets among them.
+        #: The fields of the spec, including those from presets.
         self._asked: Mapping[str, Any] | None = None
         self._admit: Admit | None = None
-        #: The fields of which a job is made, before they were rendered, and the ids of values that are not to be.
+        #: The fields that define the job, before they were rendered, and the ids of values that are not rendered.
         self._templates: tuple[Mapping[str, Any], frozenset[int]] = ({}, frozenset())
         self._killed = self._timed_out = False
 
     @cached_property
     def hook(self) -> TrainerHook:
         """The hook that finds the backend."""
-        # Not at the module's top: every DAG file that uses the operator would pay for it at each parse.
+        # Imported here, so that parsing a DAG file does not import it.
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
         return TrainerHook(*(given(getattr(self, field)) for field in _PLACE))
@@ -271,7 +276,7 @@ class TrainJobOperator(BaseOperator):
             if warning := placed_apart(job):
                 self.log.warning("%s", warning)
             text = backend.render(job, identity)
-            # The log page folds what lies between these two, which have to be lines of their own.
+            # The log page folds the lines between these two markers. Each marker has to be a separate line.
             self.log.info("::group::The job")
             self.log.info("%s", text)
             self.log.info("::endgroup::")
@@ -286,7 +291,7 @@ class TrainJobOperator(BaseOperator):
                 self._defer(context, handle, job, deadline, Starts())
             return self._wait(context, handle, job, deadline)
         except BackendUnavailable as error:
-            # The job of an earlier try may run, whose connection was right.
+            # An earlier try may have submitted a job over a working connection, and this job may still run.
             error.retryable = identity.try_number > 1
             fail(error, context)
         except TrainJobError as error:
@@ -304,14 +309,14 @@ class TrainJobOperator(BaseOperator):
         starts: int = 1,
         more_memory: Sequence[Mapping[str, Any]] = (),
     ) -> Any:
-        """Go on after the trigger has fired.
+        """Resume the task after the trigger has fired.
 
         :param event: how the wait ended.
-        :param job: the job's handle; None where Airflow passes the event only, which has all arguments: without a
-            scheduler, as under ``dag.test()``.
-        :param deadline: when the task's time is over, in ISO 8601.
-        :param starts: how many jobs this try has had.
-        :param more_memory: how the memory of these was raised.
+        :param job: the job's handle. None if Airflow passes only the event, which then has all arguments: it does so
+            without a scheduler, as in ``dag.test()``.
+        :param deadline: when the task's ``execution_timeout`` passes, in ISO 8601; None if the task has none.
+        :param starts: how many jobs this try has submitted so far.
+        :param more_memory: how the memory of these jobs was increased.
         """
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.job.handle import JobHandle
@@ -321,8 +326,8 @@ class TrainJobOperator(BaseOperator):
         handle = self.handle = JobHandle.parse(job)
         identity = self.identity = _identity(context)
         if identity.try_number > handle.owner:
-            # The event is that of an earlier try, with which Airflow 3.1.0 goes on where that has failed. It keeps the
-            # XCom of that try, too.
+            # If an earlier try has failed, Airflow 3.1.0 resumes the next try with that try's event, and keeps that
+            # try's XCom.
             context["ti"].xcom_push(key="failure", value=None)
             return self.execute(context)
         try:
@@ -339,22 +344,23 @@ class TrainJobOperator(BaseOperator):
             raise
 
     def process_result(self, context: Context, summary: dict[str, Any]) -> Any:
-        """Do what a subclass does with the result of a job that has succeeded, and return what the task returns.
+        """Process the result of a job that has succeeded. Subclasses override this method.
 
-        It is called wherever the task has waited, also in the triggerer, after which no code behind
-        ``super().execute()`` runs. Where it raises, the task fails, and its next try calls it with the result of the
-        same job, unless a template renders another job then, such as one with ``{{ ti.try_number }}``.
+        It is called wherever the task has waited, also after a wait in the triggerer, when the code after
+        ``super().execute()`` does not run. If it raises, the task fails, and the next try calls it with the result of
+        the same job, unless a template such as ``{{ ti.try_number }}`` renders a different job in that try.
 
-        :param context: of this try. The job's handle is ``self.handle``.
-        :param summary: what the job's result says, as XCom's ``return_value`` has it.
+        :param context: the context of this try. The job's handle is ``self.handle``.
+        :param summary: the job's summary, as in XCom ``return_value``.
+        :return: the value that the task returns.
         """
         return summary
 
     def on_kill(self) -> None:
         """End the job if the task is over: it was marked or cleared, or its run has ended.
 
-        Airflow calls this as well where the worker has lost contact, and the task will be tried again. The job then
-        waits for its next try.
+        Airflow also calls this if the worker has lost contact and the task will be tried again. Then the job keeps
+        running for the next try.
         """
         self._killed = True
         if self.identity and self.may_have_job and not self._timed_out:
@@ -377,25 +383,25 @@ class TrainJobOperator(BaseOperator):
         await self.end_jobs(identity, why_ended(state))
 
     def look_up_place(self, context: Context) -> None:
-        """Find out where the task has submitted its last job, unless this process knows it.
+        """Find out where the task has submitted its last job, unless this process already knows it.
 
-        :param context: of this try.
-        :raises SubmitError: Airflow does not say.
+        :param context: the context of this try.
+        :raises SubmitError: Airflow does not answer.
         """
         from airflow_trainer_provider.operators.records.place import noted_place
 
         self._noted_place = self._noted_place or noted_place(context)
 
     async def end_jobs(self, identity: Identity, reason: str) -> None:
-        """Ask the task's jobs to end: where this try's is, or where that of an earlier try was submitted.
+        """Ask the task's jobs to end, in the place of this try's job, or in the place of an earlier try's job.
 
         :param identity: this try of the task.
-        :param reason: what the jobs' status will say.
+        :param reason: the reason that the jobs' status will show.
         """
         await self._hook_of_jobs().cancel_task(identity, reason, self.handle)
 
     def _hook_of_jobs(self) -> TrainerHook:
-        """The hook that finds the task's jobs, even where the fields of this try are refused."""
+        """The hook that finds the task's jobs, even if the fields of this try are refused."""
         return self.hook if self.handle or not self._noted_place else _hook_of(self._noted_place)
 
     def _end_timed_out(self, identity: Identity) -> None:
@@ -408,9 +414,9 @@ class TrainJobOperator(BaseOperator):
             run_aside(self.end_jobs(identity, reason), _TIMEOUT_SECONDS)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """The job for OpenLineage's events. Airflow's provider for OpenLineage calls this where it is installed.
+        """The facet of the job for OpenLineage's events. Airflow's OpenLineage provider, if installed, calls this.
 
-        :param task_instance: of this task, in the process that has run it.
+        :param task_instance: this task's instance, in the process that has run it.
         """
         from airflow_trainer_provider.operators.records.openlineage import lineage_of
 
@@ -429,9 +435,9 @@ class TrainJobOperator(BaseOperator):
         return self._planned()[0]
 
     def _planned(self, timeout: float | None = None) -> tuple[Plan, list[str]]:
-        """The job, and lines for the log on where its fields come from.
+        """The job, and lines for the log that name the sources of its fields.
 
-        :param timeout: seconds for which a connection is waited for that names the job's namespace; None for long.
+        :param timeout: how many seconds to wait for the connection that sets the job's namespace; None for no limit.
         """
         from airflow_trainer_provider.operators.asked import TASK, TIMEOUT, asked_for
 
@@ -482,14 +488,14 @@ class TrainJobOperator(BaseOperator):
         if self.backend not in (None, AUTO, job.backend):
             allowed = f"{job.backend!r}, which a {job.spec.manifest['kind']} is for"
             raise SpecError([Problem("backend", self.backend, allowed, "Drop backend, or correct manifest.kind.")])
-        # Noted where the rendered fields are: whoever ends the job of a task that was killed looks there.
+        # Stored with the rendered fields, where the listener that ends a killed task's job finds them.
         self.backend = job.backend
         self.namespace = self.namespace or job.spec.namespace
         return job
 
     @property
     def _deadline_seconds(self) -> int | None:
-        """After how long the cluster itself ends the job, where the task has an ``execution_timeout``."""
+        """Seconds after which the cluster itself ends the job; None if the task has no ``execution_timeout``."""
         timeout = self.execution_timeout
         return math.ceil((timeout + _ORPHANED).total_seconds()) if timeout else None
 
@@ -513,7 +519,7 @@ class TrainJobOperator(BaseOperator):
         submission = run(backend.submit(job, identity, start=start, admit=self._admit))
         handle = self.handle = submission.handle
         if self._killed:
-            # Airflow calls on_kill() in the middle of anything, and goes on with it.
+            # Airflow may have called on_kill() during the submit, before the job existed, and then continued here.
             self.on_kill()
         if submission.adopted:
             self.log.info("Adopted training job %s: %s.", handle.name, submission.adopted)
@@ -530,7 +536,7 @@ class TrainJobOperator(BaseOperator):
         return submission
 
     def _move(self, place: JobPlace, context: Context, identity: Identity) -> None:
-        """Note where the job is about to be submitted; what an earlier try has submitted elsewhere ends first."""
+        """Store where the job is about to be submitted. First end a job that an earlier try submitted elsewhere."""
         from airflow_trainer_provider.errors import SubmitError, TrainJobError
         from airflow_trainer_provider.hooks.loop import run
         from airflow_trainer_provider.operators.records.place import KEY, note_place
@@ -560,7 +566,7 @@ class TrainJobOperator(BaseOperator):
             )
 
     def _has_ended(self, submission: Submission) -> bool:
-        """Whether the job of an earlier try has ended: then there is nothing to defer for."""
+        """Whether the adopted job of an earlier try has already ended, so that the task need not be deferred."""
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.hooks.loop import run
 
@@ -571,7 +577,7 @@ class TrainJobOperator(BaseOperator):
             return False
 
     def _deadline(self) -> str | None:
-        """When a deferred task's time is over: Airflow enforces execution_timeout only while a worker runs it."""
+        """When a deferred task times out: Airflow enforces execution_timeout only while the task is on a worker."""
         timeout = self.execution_timeout
         return (datetime.now(timezone.utc) + timeout).isoformat() if timeout else None
 
@@ -583,10 +589,10 @@ class TrainJobOperator(BaseOperator):
     def _start_again(
         self, context: Context, handle: JobHandle, job: Plan, outcome: JobOutcome, starts: Starts
     ) -> tuple[JobHandle, Plan, Starts] | None:
-        """Submit a job once more, under another name: as it is, or with more memory.
+        """Submit a job again under another name: unchanged, or with more memory.
 
-        :param starts: the jobs that this try has had.
-        :return: None where its failure is the task's.
+        :param starts: the jobs that this try has submitted so far.
+        :return: the new job; None if no other job is submitted and the outcome is the task's outcome.
         """
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.hooks.masking import masked
@@ -601,7 +607,7 @@ class TrainJobOperator(BaseOperator):
         try:
             submission = self._submit(context, self._choose(another.job), another.job, another.starts.count)
         except TrainJobError:
-            # The job may be gone, and with it why it failed.
+            # The failed job, and with it the reason of its failure, may be deleted by now.
             if failure := outcome.masked(masked).failure:
                 context["ti"].xcom_push(key="failure", value=failure.to_xcom())
             raise
@@ -626,7 +632,7 @@ class TrainJobOperator(BaseOperator):
             self._defer(context, handle, job, deadline, starts)
 
     def _concluded(self, context: Context, handle: JobHandle, outcome: JobOutcome, starts: Starts) -> Any:
-        """What the task returns; its failure is raised."""
+        """The task's return value after the job has succeeded; after a failure, the exception is raised."""
         outcome, ti = starts.noted_in(outcome), context["ti"]
         if is_final_by_limits(outcome) and ti.try_number <= ti.max_tries:
             outcome = weighed(outcome, self._job, lambda: of_next_try(self, *self._templates, context)._job())
@@ -677,7 +683,7 @@ class TrainJobOperator(BaseOperator):
                 self._defer(context, handle, job, deadline, starts)
 
     def _own_fields(self) -> dict[str, Any]:
-        """Fields of the spec that are no parameters of the operator."""
+        """Fields of the spec that are not parameters of the operator."""
         return {}
 
     def _emit(self, line: str) -> None:
@@ -688,7 +694,7 @@ class TrainJobOperator(BaseOperator):
     def _job_text(self, identity: Identity) -> str:
         from airflow_trainer_provider.hooks.loop import run
 
-        # First: a manifest says where the hook has to look.
+        # Before the hook is used: a manifest sets the hook's backend and namespace.
         job, _ = self._planned(_RENDER_SECONDS)
         return run(self.hook.render(job, identity), _RENDER_SECONDS)
 
@@ -700,19 +706,19 @@ class TrainJobOperator(BaseOperator):
         jinja_env: jinja2.Environment,
         seen_oids: set[int],
     ) -> None:
-        # The one place that mapped and unmapped tasks both come through once their fields are rendered.
+        # Both mapped and unmapped tasks call this method to render their fields.
         if parent is self:
             fields = {field: getattr(self, field) for field in (*SPEC_FIELDS, "presets", "manifest")}
             self._templates = fields, frozenset(seen_oids)
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is self:
             self.rendered_job = self._rendered_or_reason(context)
-            # The name of a Secret is none, though it is the value of a field that is called so.
+            # The name of a Secret is not secret, although the field that holds it has "secret" in its name.
             names = (self.dag_id, self.task_id, *self._secrets)
             hide_secrets(self, (*SPEC_FIELDS, "presets", "manifest", *_PLACE), names, self._asked)
 
     def _rendered_or_reason(self, context: Context) -> str:
-        """What the Rendered Template tab shows; execute() raises the error itself, with its log around it."""
+        """The text for the Rendered Templates tab: the job, or why there is none. execute() raises the error itself."""
         try:
             return self._job_text(_identity(context))
         except Exception as error:
@@ -734,5 +740,5 @@ def _identity(context: Context) -> Identity:
 
 
 def _reader(context: Context) -> str:
-    """Each try has a log page of its own, and reads the job's logs from their beginning."""
+    """The name of the reader of the job's logs. Each try has its own log page, and reads the logs from the start."""
     return f"try-{context['ti'].try_number}"

@@ -1,1 +1,1 @@
-"""What a failure means: the exceptions that Airflow gets, and whether the same try, or the next one, goes on."""
+"""The consequences of a failure: the exception that Airflow gets, and whether this try or the next one continues."""

@@ -1,4 +1,4 @@
-"""What the retry policy that a task may have decides about a failure."""
+"""Asks the retry policy of a task, if it has one, about a failure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 def retries(failure: TrainJobFailure, context: Context) -> bool:
-    """Whether the task's own retry policy tries a failure again that no retry can cure, as far as is known.
+    """Whether the task's own retry policy retries a failure that, as far as is known, no retry can cure.
 
-    Airflow itself asks no policy about an ``AirflowFailException``.
+    Airflow does not ask the policy about an ``AirflowFailException``, so the provider asks it before.
 
-    :param failure: of the task.
-    :param context: the task's.
+    :param failure: the task's failure.
+    :param context: the task's context.
     """
     ti: Any = context["ti"]
     policy = getattr(getattr(ti, "task", None), "retry_policy", None)

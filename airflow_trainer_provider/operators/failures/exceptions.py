@@ -1,4 +1,4 @@
-"""The exceptions of tasks: one for each kind of failure, so that callbacks and retry policies can distinguish them."""
+"""The exceptions of tasks: one for each kind of failure, so that callbacks and retry policies can distinguish kinds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class TrainJobFailure(AirflowException):
-    """Base of every exception with which a task of this provider fails.
+    """Base class of the exceptions with which a task of this provider fails.
 
-    One that no retry can cure is an ``AirflowFailException`` besides.
+    If no retry can help, the exception is also an ``AirflowFailException``.
 
-    :param message: of the error.
+    :param message: the error's message.
     :param retry_can_help: whether the next try of the task can end differently.
-    :param failure: what XCom ``failure`` holds; None where no job of the task has ended.
+    :param failure: the value of XCom ``failure``; None if no job of the task has ended.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class TrainJobFailure(AirflowException):
 
 
 class OutOfMemory(TrainJobFailure):
-    """A replica needed more memory, or more shared memory, than it may hold."""
+    """A replica needed more memory, or more shared memory, than its limit allows."""
 
 
 class OutOfDisk(TrainJobFailure):
-    """A pod wrote more to its disk, or to a volume, than it may hold."""
+    """A pod wrote more to its disk, or to a volume, than the limit allows."""
 
 
 class InfrastructureFailure(TrainJobFailure):
@@ -44,15 +44,15 @@ class InfrastructureFailure(TrainJobFailure):
 
 
 class ImageProblem(TrainJobFailure):
-    """The image, or the right to pull it, is not there."""
+    """The image does not exist, or the right to pull it is missing."""
 
 
 class UserError(TrainJobFailure):
-    """The script, or the command, ended with an error of its own; or what it needs could not be fetched."""
+    """The script or the command ended with an error of its own, or data that it needs could not be fetched."""
 
 
 class Rejected(TrainJobFailure):
-    """The job was refused: the spec is wrong, a policy forbids it, or the cluster does not take a part of it."""
+    """The job was refused: the spec is wrong, a policy forbids the job, or the cluster refuses a part of it."""
 
 
 class NotStarted(TrainJobFailure):
@@ -76,7 +76,7 @@ _BY_KIND: Mapping[str, type[TrainJobFailure]] = {
 
 
 def failure_of(error: TrainJobError) -> TrainJobFailure:
-    """The exception for an error. It is no ``AirflowFailException``; see :func:`permanent`.
+    """The exception for an error. It is not an ``AirflowFailException``; see :func:`permanent`.
 
     :param error: what went wrong.
     """
@@ -91,18 +91,18 @@ def failure_of(error: TrainJobError) -> TrainJobFailure:
 
 
 def _class_of(diagnosis: Diagnosis) -> type[TrainJobFailure]:
-    # A triggerer of an earlier version sends no kind.
+    # A triggerer with an earlier version of the provider does not send the kind.
     kind = "infrastructure" if diagnosis.infrastructure else diagnosis.kind
     return _BY_KIND.get(kind, TrainJobFailure)
 
 
 def permanent(failure: TrainJobFailure) -> TrainJobFailure:
-    """The same exception as one that Airflow never tries again.
+    """The same exception as an ``AirflowFailException``, after which Airflow never retries.
 
-    :param failure: which no retry can cure.
+    :param failure: a failure that no retry can cure.
     """
     kind = type(failure)
-    # Called the same in logs.
+    # The class has the same name in logs.
     names = {"__module__": kind.__module__, "__doc__": kind.__doc__}
     made: type[TrainJobFailure] = type(kind.__name__, (kind, AirflowFailException), names)
     return made(str(failure), failure.retry_can_help, failure.failure)

@@ -1,4 +1,4 @@
-"""Whether the next try would ask for other limits than the one that failed of them."""
+"""Whether the next try would ask for other limits than the try whose job has reached its limits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 _Operator = TypeVar("_Operator", bound="BaseOperator")
 
-#: Kinds of failures that a job with other limits may not have.
+#: Kinds of failures that a job with other limits may avoid.
 _OF_LIMITS = ("memory", "disk")
 
 
 def is_final_by_limits(outcome: JobOutcome) -> bool:
     """Whether the same job, tried again unchanged, would reach the same limit again.
 
-    :param outcome: of the job.
+    :param outcome: the job's outcome.
     """
     failure = outcome.failure
     return failure is not None and failure.retry_can_help == "no" and failure.kind in _OF_LIMITS
@@ -34,12 +34,13 @@ def is_final_by_limits(outcome: JobOutcome) -> bool:
 def of_next_try(
     operator: _Operator, templates: Mapping[str, Any], rendered: Collection[int], context: Context
 ) -> _Operator:
-    """The operator as the next try would have it, as far as that depends on the number of the try.
+    """The operator with its fields rendered for the next try: with the same context, but the next try's number.
 
-    :param operator: as this try has it.
-    :param templates: its fields before they were rendered.
-    :param rendered: ids of values in these that are no templates, such as those that a mapped task got from others.
-    :param context: of this try.
+    :param operator: the operator of this try.
+    :param templates: the operator's fields before they were rendered.
+    :param rendered: ids of values in these fields that are not templates, such as values that a mapped task got from
+        other tasks.
+    :param context: the context of this try.
     """
     again = copy.copy(operator)
     ti: Any = copy.copy(context["ti"])
@@ -52,9 +53,9 @@ def of_next_try(
 
 
 def limits_of(job: Plan) -> Any:
-    """The limits of a job, which two jobs that ask for the same have in common: memory, devices, disk, volumes.
+    """The limits of a job: memory, devices, disk and volumes. They are equal for two jobs that request the same.
 
-    :param job: laid out, or a manifest.
+    :param job: a job that is laid out, or a user's manifest.
     """
     from airflow_trainer_provider.job.plan.plan import JobPlan
 
@@ -65,18 +66,18 @@ def limits_of(job: Plan) -> Any:
 
 
 def weighed(outcome: JobOutcome, now: Callable[[], Plan], following: Callable[[], Plan]) -> JobOutcome:
-    """The outcome of a job, whose failure says whether the next try asks for other limits than those it reached.
+    """The outcome of a job that has reached its limits, amended by whether the next try asks for other limits.
 
-    :param outcome: of the job; :func:`is_final_by_limits`.
-    :param now: the job that this try asks for.
-    :param following: the job that the next try would ask for.
+    :param outcome: the job's outcome, for which :func:`is_final_by_limits` is true.
+    :param now: returns the job that this try asks for.
+    :param following: returns the job that the next try would ask for.
     """
     failure = outcome.failure
     assert failure is not None, "what is final by its limits has failed"
     try:
         changes = limits_of(following()) != limits_of(now())
     except Exception as error:
-        # The outcome counts, whatever the templates make of the next try.
+        # An error in the next try's templates must not replace the outcome of this try.
         from airflow_trainer_provider.text.redaction import redacted_text
 
         log.warning("What the next try would ask for cannot be said: %s", redacted_text(str(error)))

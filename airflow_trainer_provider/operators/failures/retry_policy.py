@@ -1,4 +1,4 @@
-"""A retry policy for tasks of this provider. Airflow has retry policies since 3.3."""
+"""A retry policy for tasks of this provider. Airflow supports retry policies since 3.3."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class TrainJobRetryPolicy(RetryPolicy):
-    """Use no retry for what no retry can cure, as without a policy; and another delay after failures of infrastructure.
+    """Fails at once if no retry can help, as tasks without a policy do, and sets a delay for infrastructure failures.
 
-    :param infrastructure_delay: how long Airflow waits for the next try where the cluster or the machine failed the
-        job; None for the task's own ``retry_delay``.
+    :param infrastructure_delay: how long Airflow waits before the next try after a failure of the cluster or the
+        machine; None uses the task's own ``retry_delay``.
     """
 
     def __init__(self, infrastructure_delay: timedelta | None = None) -> None:
@@ -27,7 +27,7 @@ class TrainJobRetryPolicy(RetryPolicy):
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """Decide about a failure; those of other kinds are left to the task's ``retries``."""
+        """Decide about a failure. Failures that the policy has no rule for are left to the task's ``retries``."""
         if not isinstance(exception, TrainJobFailure):
             return RetryDecision.default()
         reason = f"{type(exception).__name__}: retry can help: {exception.retry_can_help}"
@@ -38,15 +38,15 @@ class TrainJobRetryPolicy(RetryPolicy):
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The policy as JSON values."""
         delay = self.infrastructure_delay
         return {"infrastructure_delay": None if delay is None else delay.total_seconds()}
 
     @classmethod
     def deserialize(cls, data: Mapping[str, Any]) -> TrainJobRetryPolicy:
-        """Read what :meth:`serialize` has made.
+        """Create a policy from the values of :meth:`serialize`.
 
-        :param data: its values.
+        :param data: the JSON values.
         """
         delay = data["infrastructure_delay"]
         return cls(None if delay is None else timedelta(seconds=delay))

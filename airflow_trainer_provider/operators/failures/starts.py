@@ -1,4 +1,4 @@
-"""The jobs that one try of a task has, one after the other: what makes it submit another one."""
+"""The jobs that one try of a task submits one after the other, and the reasons for another job."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REPEATED = "It starts again, as run_policy.infrastructure_retries allows: the i
 
 @dataclass(frozen=True)
 class Starts:
-    """The jobs that a try has had.
+    """The jobs that a try has submitted so far.
 
-    :param count: how many.
-    :param more_memory: how the memory was raised of each that followed one which ran out of it: JSON values, see
+    :param count: the number of jobs.
+    :param more_memory: one entry for each job that was submitted with more memory: JSON values, see
         :meth:`~airflow_trainer_provider.job.plan.more_memory.MoreMemory.to_xcom`.
     """
 
@@ -30,11 +30,11 @@ class Starts:
     more_memory: Sequence[Mapping[str, Any]] = ()
 
     def following(self, outcome: JobOutcome, job: Plan, lay_out: Callable[[TrainJobSpec], JobPlan]) -> Another | None:
-        """The job that the same try submits now; None where the failure of the last one is the task's.
+        """The job that the same try submits next; None if the outcome of the last job is the task's outcome.
 
-        :param outcome: of the last job.
-        :param job: what that ran.
-        :param lay_out: lays a spec out, and refuses what policies do not allow.
+        :param outcome: the last job's outcome.
+        :param job: the last job.
+        :param lay_out: lays a spec out, and refuses a job that policies do not allow.
         """
         failure = outcome.failure
         repeated = self.count - len(self.more_memory)
@@ -61,9 +61,9 @@ class Starts:
         return Another(larger, Starts(self.count + 1, [*self.more_memory, more.to_xcom()]), why)
 
     def last(self, job: Plan, lay_out: Callable[[TrainJobSpec], JobPlan]) -> Plan:
-        """The job that the try had last.
+        """The last job of the try.
 
-        :param job: that it had first.
+        :param job: the first job of the try.
         :param lay_out: as in :meth:`following`.
         """
         from airflow_trainer_provider.job.plan.more_memory import grown, more_memory
@@ -74,14 +74,14 @@ class Starts:
         return job
 
     def to_kwargs(self) -> dict[str, Any]:
-        """As arguments of the method with which a deferred task goes on."""
-        # Left out where there is none: a worker of an earlier version knows no such argument.
+        """The jobs as keyword arguments of the method that resumes a deferred task."""
+        # more_memory is omitted if empty: a worker with an earlier version does not have this parameter.
         return {"starts": self.count, **({"more_memory": list(self.more_memory)} if self.more_memory else {})}
 
     def noted_in(self, outcome: JobOutcome) -> JobOutcome:
-        """The outcome of the last job, whose summary says how its memory was raised.
+        """The outcome of the last job, with the increases of its memory added to the summary.
 
-        :param outcome: of the job.
+        :param outcome: the job's outcome.
         """
         if outcome.summary is None or not self.more_memory:
             return outcome
@@ -90,10 +90,10 @@ class Starts:
 
 @dataclass(frozen=True)
 class Another:
-    """A job that follows one that failed, within the same try.
+    """A job that follows a failed job within the same try.
 
-    :param job: what it runs.
-    :param starts: the jobs that the try has had then.
+    :param job: the job to submit.
+    :param starts: the jobs of the try, including this one.
     :param why: one sentence for the log.
     """
 

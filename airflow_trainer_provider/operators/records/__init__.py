@@ -1,1 +1,1 @@
-"""What other systems are given of ended jobs: metrics, asset events and lineage."""
+"""Records of jobs for other systems: metrics, asset events, lineage, and Airflow's task state store."""

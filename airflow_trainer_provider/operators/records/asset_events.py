@@ -1,4 +1,4 @@
-"""What the asset events of a task hold of its job."""
+"""The ``extra`` of a task's asset events: data of the task's job."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ log = logging.getLogger(__name__)
 def add_to_asset_events(context: Context, handle: JobHandle, outcome: JobOutcome) -> None:
     """Add a job's name, framework, metrics and result to the ``extra`` of the task's asset events.
 
-    Keys that are there already stay. An asset that Airflow does not find is logged, and never fails the task.
+    Existing keys are kept. An asset that Airflow does not find is logged, and never fails the task.
 
-    :param context: of the task.
-    :param handle: of the job, which has succeeded.
-    :param outcome: of the job.
+    :param context: the task's context.
+    :param handle: the job, which has succeeded.
+    :param outcome: the job's outcome.
     """
     outlets = context["ti"].task.outlets
     if not outlets:
         return
     from airflow.sdk.definitions.asset import Asset, AssetRef
 
-    # An alias has the events that the task itself adds to it; outlets of other types have none.
+    # The task itself adds events to an asset alias; outlets of other types have no events.
     for asset in (each for each in outlets if isinstance(each, (Asset, AssetRef))):
         try:
             event: Any = context["outlet_events"][asset]
@@ -53,5 +53,5 @@ def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:
-        # An integer that no float can hold.
+        # An integer that is too large for a float.
         return False

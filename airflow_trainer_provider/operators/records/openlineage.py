@@ -1,4 +1,4 @@
-"""What OpenLineage's events of a task hold of its job. Airflow's provider for OpenLineage alone imports this."""
+"""The OpenLineage facet of a task's job. This module is imported only for Airflow's OpenLineage provider."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.outcome import JobOutcome
 
-#: The facet's name, which no other producer's facet may have.
+#: The facet's name, which has to differ from those of other producers.
 FACET = "trainer_job"
 
 
@@ -21,16 +21,16 @@ FACET = "trainer_job"
 class TrainJobRunFacet(RunFacet):
     """A training job.
 
-    :param job: its name.
-    :param framework: its framework.
-    :param backend: the backend that it runs on.
-    :param phase: how it ended; None where its outcome has not reached the task.
-    :param replicas: how many replicas it had; None where that is not known.
-    :param restarts: how often the whole job was started again; likewise.
-    :param queueSeconds: from the submit until it started; likewise.
-    :param runSeconds: from its start until its end; likewise.
-    :param metrics: its last metrics, by name.
-    :param verdict: why it did not succeed; None for a job that did.
+    :param job: the job's name.
+    :param framework: the job's framework.
+    :param backend: the job's backend.
+    :param phase: the phase in which the job ended; None if the outcome has not reached the task.
+    :param replicas: the number of replicas; None if unknown.
+    :param restarts: how often the whole job was restarted; None if unknown.
+    :param queueSeconds: seconds from the submit to the start; None if unknown.
+    :param runSeconds: seconds from the start to the end; None if unknown.
+    :param metrics: the last value of each metric, by name.
+    :param verdict: why the job did not succeed; None if it succeeded, or if the outcome has not reached the task.
     """
 
     job: str
@@ -50,8 +50,8 @@ class TrainJobRunFacet(RunFacet):
 def lineage_of(handle: JobHandle | None, outcome: JobOutcome | None) -> OperatorLineage[Any, Any]:
     """The facet of a job. Airflow's provider adds the inputs and outputs that the task declares.
 
-    :param handle: of the job; None where the task has come to none.
-    :param outcome: of the job; None where it has not reached the task.
+    :param handle: the job; None if the task has not submitted one.
+    :param outcome: the job's outcome; None if it has not reached the task.
     """
     if handle is None:
         return OperatorLineage()
@@ -81,7 +81,7 @@ def _replicas(outcome: JobOutcome | None) -> int | None:
 
 
 def _verdict(failure: Diagnosis) -> dict[str, Any]:
-    # Without the lines of the log, which belong to whoever may read the task's.
+    # Without log lines: only users with access to the task's log may read them.
     return {
         "reason": failure.reason,
         "message": failure.message,

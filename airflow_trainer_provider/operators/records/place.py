@@ -1,8 +1,8 @@
 """The place of a task's job, in Airflow's task state store: backend, connection and namespace.
 
-The store keeps it from one try to the next, as XCom does not. The fields of a later try may name another place, or be
-refused. Whoever starts or ends the task's job then looks where the last job was submitted. Airflow has the store from
-3.3 on; without it, the fields alone say where the job is.
+Unlike XCom, the store keeps the place from one try to the next. The fields of a later try may name another place, or be
+refused. A process that starts or ends the task's job then looks in the place of the last submitted job. Airflow has the
+store since 3.3; without the store, only the fields name the job's place.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: What the store calls it.
+#: The key in the store.
 KEY = "trainer_place"
 
 
 def parse_place(value: Any) -> JobPlace | None:
-    """Read a place as it came out of the store.
+    """Parse a place from the store.
 
-    :param value: any JSON value: whoever may edit the task's state may have written it.
-    :return: None where it is no place.
+    :param value: any JSON value, since users may edit a task's state.
+    :return: the place; None if the value is not a valid place.
     """
     if not isinstance(value, Mapping) or value.keys() != set(JobPlace._fields):
         return None
@@ -41,9 +41,9 @@ def parse_place(value: Any) -> JobPlace | None:
 
 
 def noted_place(context: Context) -> JobPlace | None:
-    """Where the task has submitted its last job; None where it has not, or Airflow has no store.
+    """Where the task has submitted its last job; None if it has submitted none, or if Airflow has no store.
 
-    :param context: of any try of the task, in its process.
+    :param context: the context of any try of the task, in that try's process.
     :raises SubmitError: the store does not answer.
     """
     store: Any = context.get("task_state_store")
@@ -59,11 +59,11 @@ def noted_place(context: Context) -> JobPlace | None:
 
 
 def note_place(context: Context, place: JobPlace) -> None:
-    """Note where the task is about to submit a job.
+    """Store where the task is about to submit a job.
 
-    :param context: of the try.
+    :param context: the try's context.
     :param place: the job's place.
-    :raises SubmitError: the store does not take it. That of a try that is out of date takes nothing.
+    :raises SubmitError: the store refuses the value, e.g. because a newer try has replaced this one.
     """
     store: Any = context.get("task_state_store")
     if store is None:
@@ -79,9 +79,9 @@ def note_place(context: Context, place: JobPlace) -> None:
 
 
 def forget_place(context: Context) -> None:
-    """Forget where the task has submitted its job, of which nothing is left: it may be cleared once that place is gone.
+    """Remove the place of an acknowledged job, so that a task that is cleared later does not depend on that place.
 
-    :param context: of the try that has succeeded.
+    :param context: the context of the try that has succeeded.
     """
     store: Any = context.get("task_state_store")
     if store is None:

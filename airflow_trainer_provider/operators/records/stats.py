@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 def emit_stats(ti: Any, handle: JobHandle, outcome: JobOutcome) -> None:
     """Send the metrics of an ended job. An error of Airflow's metrics is logged, and never fails the task.
 
-    :param ti: the task instance, in the process that hands the outcome on.
-    :param handle: of the job.
-    :param outcome: of the job.
+    :param ti: the task instance, in the process that publishes the outcome.
+    :param handle: the job.
+    :param outcome: the job's outcome.
     """
     try:
         from airflow.providers.common.compat.sdk import Stats
@@ -28,7 +28,7 @@ def emit_stats(ti: Any, handle: JobHandle, outcome: JobOutcome) -> None:
             seconds = outcome.figures.get(name)
             if seconds is not None:
                 Stats.timing(f"trainer.{name}", timedelta(seconds=seconds), tags=tags)
-        # Zero as well: a counter whose first value is not zero has no rate before its second.
+        # Zero is sent as well: a counter that starts above zero has no rate until its second value.
         Stats.incr("trainer.restarts", outcome.figures.get("restarts", 0), tags=tags)
         Stats.incr(f"trainer.jobs.{outcome.phase}", tags=tags)
     except Exception as error:
@@ -36,6 +36,6 @@ def emit_stats(ti: Any, handle: JobHandle, outcome: JobOutcome) -> None:
 
 
 def _task_tags(ti: Any) -> dict[str, str]:
-    """The tags of Airflow's own metrics of a task. From 3.2 on a team's name may be among them."""
+    """The tags of Airflow's own metrics of a task. Since Airflow 3.2 they may include a team's name."""
     tags: dict[str, str] | None = getattr(ti, "stats_tags", None)
     return tags or {"dag_id": ti.dag_id, "task_id": ti.task_id}

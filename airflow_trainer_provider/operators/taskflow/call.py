@@ -1,4 +1,4 @@
-"""The arguments of a function that is a job: JSON values, and nothing of Airflow's."""
+"""The arguments of a function that runs as a job: JSON values, without Airflow's objects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from airflow_trainer_provider.functions.code import check_arguments
 
 
 def check_call(signature: inspect.Signature, args: Collection[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a call that the job could not make when the DAG file is parsed, where upstream values are not known yet.
+    """Refuse an invalid call already when the DAG file is parsed. The values of upstream tasks are not known then.
 
-    :param signature: of the function.
-    :param args: of the call.
-    :param kwargs: of the call.
-    :raises SpecError: an argument is missing, which TaskFlow takes from the task's context; or JSON does not have one.
+    :param signature: the function's signature.
+    :param args: the call's positional arguments.
+    :param kwargs: the call's keyword arguments.
+    :raises SpecError: an argument is missing, since none is taken from the task's context here, or JSON does not
+        support an argument.
     """
     check_arguments(_mapped(lambda value: None, arguments_of(signature, list(args), dict(kwargs))))
 
@@ -24,10 +25,10 @@ def check_call(signature: inspect.Signature, args: Collection[Any], kwargs: Mapp
 def arguments_of(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by their names.
 
-    :param signature: of the function.
-    :param args: of the call.
-    :param kwargs: of the call.
-    :raises SpecError: the function cannot be called so.
+    :param signature: the function's signature.
+    :param args: the call's positional arguments.
+    :param kwargs: the call's keyword arguments.
+    :raises SpecError: the arguments do not match the signature.
     """
     try:
         return dict(signature.bind(*args, **kwargs).arguments)
@@ -37,15 +38,15 @@ def arguments_of(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapp
 
 
 def resolved(value: Any) -> Any:
-    """A value as the function gets it: the values of mapped tasks, which Airflow reads one by one, become a list.
+    """The value that the function receives: the lazy sequence with a mapped task's values becomes a list.
 
-    :param value: as rendered.
+    :param value: the rendered value.
     """
     return _mapped(lambda each: list(each) if isinstance(each, Sequence) else each, value)
 
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    """A copy of a value with the objects in it replaced that stand for what tasks return."""
+    """A copy of a value, in which the objects that represent return values of tasks are replaced."""
     if isinstance(value, dict):
         return {key: _mapped(change, each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

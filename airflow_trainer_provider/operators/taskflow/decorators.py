@@ -24,7 +24,7 @@ _Function = Callable[..., Any]
 def _decorator(operator: type[FunctionJobOperator]) -> Callable[..., Any]:
     def decorator(python_callable: _Function | None = None, multiple_outputs: bool | None = None, **kwargs: Any) -> Any:
         def decorate(function: _Function) -> Any:
-            # Here for mapped tasks: their operators are made when they run.
+            # Checked here as well, since the operators of mapped tasks are created only when the tasks run.
             function_code(function, kwargs.get("include"), kwargs)
             return task_decorator_factory(
                 function, multiple_outputs=multiple_outputs, decorated_operator_class=operator, **kwargs

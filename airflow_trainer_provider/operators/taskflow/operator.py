@@ -29,17 +29,17 @@ _FIX = "Drop it: the function is what runs, and what it needs are its arguments.
 
 
 class FunctionJobOperator(DecoratedOperator, TrainJobOperator):
-    """Run a function of the DAG file on each rank of a job, and return what it returns on rank 0.
+    """Run a function of the DAG file on each rank of a job, and return the function's value on rank 0.
 
-    Takes each parameter of :class:`~airflow_trainer_provider.operators.train_job.TrainJobOperator` but ``command``,
-    ``args`` and ``manifest``. XCom holds the same, but for ``return_value``, which is the function's value, and
-    ``summary``, which has how the job went.
+    Accepts all parameters of :class:`~airflow_trainer_provider.operators.train_job.TrainJobOperator` except
+    ``command``, ``args`` and ``manifest``. The XComs are the same, except that ``return_value`` is the function's
+    value, and ``summary`` has the job's summary.
 
     :param python_callable: the function.
-    :param op_args: of its call, JSON values; templated.
-    :param op_kwargs: of its call, likewise.
-    :param include: modules of your own that travel with the function: names of packages, and of ``.py`` files beside
-        the DAG file.
+    :param op_args: positional arguments of the call: JSON values; templated.
+    :param op_kwargs: keyword arguments of the call: JSON values; templated.
+    :param include: your own modules that are sent with the function: names of packages, and of ``.py`` files in the
+        folder of the DAG file.
     """
 
     custom_operator_name = "@task.train_job"
@@ -66,14 +66,14 @@ class FunctionJobOperator(DecoratedOperator, TrainJobOperator):
         self.include = include
         self.code = code
         if self.render_only or not self.wait_for_completion:
-            # What the task returns then is not the function's value, from whose annotation Airflow infers this.
+            # The task does not return the function's value then. Airflow infers multiple_outputs from its annotation.
             self.multiple_outputs = False
         if not is_partial:
             check_call(inspect.signature(python_callable), self.op_args, self.op_kwargs)
 
     @property
     def is_async(self) -> bool:
-        """Never: an async function runs in the job."""
+        """Always False for Airflow: an async function runs in the job."""
         return False
 
     def _own_fields(self) -> dict[str, Any]:
@@ -94,8 +94,8 @@ class FunctionJobOperator(DecoratedOperator, TrainJobOperator):
     def process_result(self, context: Context, summary: dict[str, Any]) -> Any:
         """Return the function's value.
 
-        :param context: of this try.
-        :param summary: of the job, which XCom gets under ``summary``.
+        :param context: the context of this try.
+        :param summary: the job's summary, which is pushed to XCom as ``summary``.
         """
         from airflow_trainer_provider.job.result import without_large_value
         from airflow_trainer_provider.operators.taskflow.outputs import keep_own_keys
@@ -112,12 +112,12 @@ class FunctionJobOperator(DecoratedOperator, TrainJobOperator):
 
 
 def function_code(function: Any, include: Any, fields: Mapping[str, Any]) -> Code:
-    """Take from a DAG file what a function needs.
+    """Collect a function and the code that it needs from its DAG file.
 
-    :param function: as the decorator is given it.
+    :param function: the decorated function.
     :param include: the decorator's parameter.
-    :param fields: the other parameters.
-    :raises SpecError: the function cannot be a job, or a parameter is given that it replaces.
+    :param fields: the decorator's other parameters.
+    :raises SpecError: the function cannot run as a job, or a parameter is set that the function replaces.
     """
     from airflow_trainer_provider.errors import Problem, SpecError
     from airflow_trainer_provider.functions.code import code_of

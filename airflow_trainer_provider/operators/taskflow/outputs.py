@@ -1,21 +1,22 @@
-"""The keys of a returned dict as XCom of their own, beside the provider's."""
+"""Pushes the keys of a returned dict as separate XComs, without overwriting the provider's XComs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-#: The keys under which the provider pushes what it knows of a job; links begin as Airflow names them.
+#: The XCom keys that the provider uses for a job, and the prefix of Airflow's keys for links.
 _OWN_KEYS = frozenset({"job", "request", "status", "progress", "failure", "summary"})
 _LINKS = "_link_"
 
 
 def keep_own_keys(ti: Any, task: Any, value: Any) -> None:
-    """Push a function's value with ``multiple_outputs`` here, where Airflow would write over the provider's own XCom.
+    """Push a value with ``multiple_outputs`` here, if Airflow itself would overwrite the provider's XComs with it.
 
-    :param ti: the task instance, whose XCom gets the other keys. Airflow pushes the whole value all the same.
-    :param task: its operator; with such a value it has no ``multiple_outputs`` any more.
-    :param value: of the function.
+    :param ti: the task instance. Its XCom gets the keys that are not the provider's; Airflow still pushes the whole
+        value.
+    :param task: the operator; ``multiple_outputs`` is switched off if the keys were pushed here.
+    :param value: the function's value.
     """
     if not (task.multiple_outputs and task.do_xcom_push and isinstance(value, Mapping)):
         return
