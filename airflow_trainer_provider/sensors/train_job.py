@@ -1,4 +1,4 @@
-"""The sensor that waits for a job which another task submitted, or something else made."""
+"""The sensor that waits for a job that another task submitted, or that was created outside Airflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.job.handle import JobHandle
     from airflow_trainer_provider.job.outcome import JobOutcome
 
-#: How long one poke reads what is there before it says that the job goes on.
+#: How long one poke follows a job before it returns that the job has not ended.
 _POKE = timedelta(seconds=1)
 
 _NO_HANDLE = (
@@ -43,29 +43,31 @@ _NO_HANDLE = (
 
 
 class TrainJobSensor(HidesSecrets, BaseSensorOperator):
-    """Wait for a training job, log its lines, and push its result to XCom as the operator would.
+    """Wait for a training job, log its lines, and push its result to XCom as the operator does.
 
-    With ``job``, its outcome is safe then, and a cluster's job goes where its ``on_finish_action`` says so: where
-    several tasks wait for one job, let that be ``keep``.
+    With ``job``, the sensor acknowledges the job's outcome like the operator: a job on a cluster is then deleted if its
+    ``on_finish_action`` demands it. If several tasks wait for one job, set ``on_finish_action`` to ``keep``.
 
-    With ``name`` or ``selector`` it waits for a job on a cluster, whoever made it, and whether or not it is there yet.
-    It reads only: such a job is never ended, deleted or written to.
+    With ``name`` or ``selector``, the sensor waits for a job on a cluster that any client may have created. The job
+    need not exist yet. The sensor only reads: it never ends, deletes or changes such a job.
 
     :param job: the handle that the operator returned with ``wait_for_completion=False``: ``train.output``. In a
         template: ``{{ ti.xcom_pull("train", key="job") | tojson }}``.
     :param name: instead of ``job``, the job's name.
-    :param selector: instead of ``job``, a label selector of Kubernetes, e.g. ``app=train,stage!=test``.
-    :param kind: with these, the job's kind, e.g. ``PyTorchJob``; None looks for all kinds.
-    :param every_match: with these, wait for all jobs that match, and push a list; False takes it for an error if
-        several do.
-    :param allowed_phases: with these, the phases in which the wait succeeds; ``["succeeded"]`` by default. A job that
-        has succeeded has been ``running``. One that ends in another phase fails the sensor.
-    :param namespace: with these, where the job is; None takes the connection's, and then ``[trainer] namespace``.
-    :param kubernetes_conn_id: with these, the connection to the cluster.
+    :param selector: instead of ``job``, a Kubernetes label selector, e.g. ``app=train,stage!=test``.
+    :param kind: with ``name`` or ``selector``, the job's kind, e.g. ``PyTorchJob``; None looks for all kinds.
+    :param every_match: with ``name`` or ``selector``, whether to wait for all jobs that match, and to push a list.
+        If False, several matches are an error.
+    :param allowed_phases: with ``name`` or ``selector``, the phases in which the wait succeeds; ``["succeeded"]`` by
+        default. A succeeded job counts as having reached ``running``. The sensor fails if a job ends in another phase.
+    :param namespace: with ``name`` or ``selector``, the job's namespace. None uses the connection's, else
+        ``[trainer] namespace``.
+    :param kubernetes_conn_id: with ``name`` or ``selector``, the connection to the cluster.
     :param deferrable: wait in the triggerer; Airflow's ``[operators] default_deferrable`` by default. The modes
-        ``poke`` and ``reschedule`` are for a sensor that does not.
+        ``poke`` and ``reschedule`` apply only if this is False.
 
-    ``silent_fail`` is for errors of reading the job's status: the sensor waits on. The job's own failure fails it.
+    ``silent_fail`` applies to errors when the job's status is read: the sensor then continues to wait. If the job
+    itself fails, the sensor fails in any case.
     """
 
     template_fields: Sequence[str] = (
@@ -122,7 +124,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
         with self._softly():
             try:
                 if self.job is None:
-                    # Between two pokes that are rescheduled, nothing is remembered, and on the job nothing is written.
+                    # A rescheduled sensor has no memory between two pokes, and writes no cursor to such a job.
                     found = run(self._found.poke(None if self.reschedule else self._reader(context)))
                     if found is None:
                         return PokeReturnValue(is_done=False)
@@ -135,9 +137,9 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
             return self._done(lambda: hand_on_sensed(context, self.hook, self.handle, outcome))
 
     def _done(self, hand_on: Callable[[], Any]) -> PokeReturnValue:
-        """What a poke returns that has found the job's end; the failure of the job ends the sensor.
+        """The result of a poke that has found the job's end. The failure of the job ends the sensor.
 
-        :param hand_on: hands the outcome on, and returns what Airflow is to push.
+        :param hand_on: publishes the outcome, and returns the value for Airflow to push.
         """
         from airflow_trainer_provider.operators.failures.exceptions import TrainJobFailure, permanent
 
@@ -146,23 +148,23 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
         except TrainJobFailure as failure:
             if not self.silent_fail or isinstance(failure, AirflowFailException):
                 raise
-            # The next poke would find the same.
+            # With silent_fail Airflow would poke again, and the next poke would find the same failure.
             raise permanent(failure) from failure
 
     def execute_complete(
         self, context: Context, event: dict[str, Any], try_number: int | None = None, deadline: str | None = None
     ) -> Any:
-        """Go on after the trigger has fired.
+        """Resume the sensor after the trigger has fired.
 
         :param event: how the wait ended.
-        :param try_number: that began the wait.
-        :param deadline: when the wait is over, in ISO 8601; None where Airflow passes the event only.
+        :param try_number: the try that began the wait.
+        :param deadline: when the wait ends, in ISO 8601; None if Airflow passes only the event.
         """
         if try_number is not None and context["ti"].try_number > try_number:
-            # Airflow 3.1.0 goes on with the event of an earlier try where that has failed.
+            # If an earlier try has failed, Airflow 3.1.0 resumes the next try with that try's event.
             return self.execute(context)
         if self.silent_fail and event["end"] == "error" and event["retryable"]:
-            self.log.error("%s; the sensor waits on, as silent_fail says.", event["message"])
+            self.log.error("%s; the sensor continues to wait, as silent_fail is set.", event["message"])
             self._defer(context, deadline)
         with self._softly():
             return self._complete(context, event)
@@ -185,7 +187,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
 
     @contextmanager
     def _softly(self) -> Iterator[None]:
-        """Skip where ``soft_fail`` says so. Airflow itself does it for what is not to be retried only."""
+        """Skip the sensor on a failure if ``soft_fail`` is set. Airflow itself does so only if it would not retry."""
         try:
             yield
         except AirflowSkipException:
@@ -202,14 +204,14 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
 
     @cached_property
     def _wanted(self) -> Wanted:
-        """The jobs that are named."""
+        """The jobs that ``name`` or ``selector`` selects."""
         from airflow_trainer_provider.job.backend import Wanted
 
         return Wanted(self.name, self.selector, self.kind, self.every_match)
 
     @cached_property
     def _found(self) -> FoundJobs:
-        """The jobs that were found so far."""
+        """The jobs that have been found so far."""
         from airflow_trainer_provider.hooks.backends import AUTO
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs
         from airflow_trainer_provider.hooks.trainer import TrainerHook
@@ -222,7 +224,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
         return ["succeeded"] if self.allowed_phases is None else list(self.allowed_phases)
 
     def _check(self) -> None:
-        """Refuse what does not fit together, before anything is waited for."""
+        """Refuse invalid parameters and combinations before the wait begins."""
         from airflow_trainer_provider.errors import Problem, SpecError, TrainJobError
         from airflow_trainer_provider.spec import parse_field
 
@@ -246,7 +248,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
 
     @cached_property
     def handle(self) -> JobHandle:
-        """The job that is waited for."""
+        """The job that the sensor waits for."""
         from airflow_trainer_provider.errors import SpecError
         from airflow_trainer_provider.job.handle import JobHandle
 
@@ -257,28 +259,28 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
 
     @cached_property
     def hook(self) -> TrainerHook:
-        """The hook of the backend that the job runs on."""
+        """The hook for the backend that the job runs on."""
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
         return TrainerHook.for_job(self.handle)
 
     async def _look(self, context: Context) -> JobOutcome:
         backend = await self.hook.backend_of(self.handle)
-        # The lines of an ended job are read to their end, however long it takes.
+        # All lines of an ended job are read, without a time limit.
         ended = (await backend.status(self.handle)).phase.ended
         deadline = None if ended else datetime.now(timezone.utc) + _POKE
         return await self.hook.wait(self.handle, emit=self._emit, reader=self._reader(context), deadline=deadline)
 
     @property
     def _wait_seconds(self) -> float:
-        """How long a deferred sensor waits: no worker's ``execution_timeout`` runs meanwhile."""
+        """How long a deferred sensor waits. No worker enforces ``execution_timeout`` during that time."""
         limit = self.execution_timeout
         return min(self.timeout, limit.total_seconds()) if limit else self.timeout
 
     def _defer(self, context: Context, deadline: str | None = None) -> None:
         """Wait in the triggerer.
 
-        :param deadline: up to when, in ISO 8601; None for the whole time.
+        :param deadline: when the wait ends, in ISO 8601; None waits for the whole time from now.
         """
         deadline = deadline or (datetime.now(timezone.utc) + timedelta(seconds=self._wait_seconds)).isoformat()
         kwargs = {"try_number": context["ti"].try_number, "deadline": deadline}
@@ -308,7 +310,7 @@ class TrainJobSensor(HidesSecrets, BaseSensorOperator):
     def _emit(self, line: str) -> None:
         from airflow_trainer_provider.hooks.supervisor.task_log import write_line
 
-        # Each poke begins with the phase, which a sensor in mode poke has logged before.
+        # Each poke begins with the job's phase. In mode poke the sensor logs it only when it changes.
         if line.startswith("[") or line != self._logged:
             write_line(line)
         if not line.startswith("["):
