@@ -1,4 +1,4 @@
-"""What a trigger waits for before its event wakes the task."""
+"""The wait of a trigger between the end of its work and its event, which resumes the task."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ if TYPE_CHECKING:
 
 
 async def ready_to_fire(trigger: BaseTrigger, begun: float) -> None:
-    """Wait until the trigger's event loses neither the task's try nor lines of its log.
+    """Wait until the trigger can fire without the loss of the task's try or of log lines.
 
-    :param trigger: that is about to fire. It has no task instance where no triggerer runs it, as in ``dag.test()``.
-    :param begun: when it began, on the clock of :func:`time.monotonic`.
+    :param trigger: the trigger that is about to fire. Without a triggerer, as in ``dag.test()``, it has no task
+        instance.
+    :param begun: when the trigger began, on the clock of :func:`time.monotonic`.
     """
     if trigger.task_instance is not None:
-        # Where Airflow's configuration is wrong, the event says so.
+        # If Airflow's configuration is wrong, the event already has the error.
         with suppress(SpecError):
             await worker_is_gone(begun)
             await lines_are_written(identity_of_task(trigger.task_instance))
 
 
 async def worker_is_gone(begun: float) -> None:
-    """Wait for as long as the worker that deferred the task takes to end, and the scheduler to know of it.
+    """Wait until the worker that deferred the task has ended, and the scheduler has recorded its end.
 
-    A scheduler that hears of that end only while the task runs again takes the task for killed, and fails its try. The
-    worker itself notices the end of its process up to ``[workers] min_heartbeat_interval`` late. Airflow says nowhere
-    whether the scheduler knows, so that the rest is a setting.
+    If the scheduler learns of that end only after the task has resumed, it considers the task killed and fails its try.
+    The worker notices the end of the task's process up to ``[workers] min_heartbeat_interval`` late. Airflow does not
+    show whether the scheduler has recorded the end, so the remaining time is a setting.
 
     :param begun: when the trigger began, on the clock of :func:`time.monotonic`.
-    :raises SpecError: the setting is wrong.
+    :raises SpecError: the setting has an invalid value.
     """
     interval = conf.getint("workers", "min_heartbeat_interval", fallback=5)
     noted_at = begun + interval + load_settings().worker_exit_seconds

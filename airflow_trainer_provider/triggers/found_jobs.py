@@ -1,4 +1,4 @@
-"""Waits in the triggerer for jobs that are named, and not handed over."""
+"""Waits in the triggerer for jobs that are selected by name or label, without a handle."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from airflow_trainer_provider.triggers.payload import event_of
 
 
 class FoundJobsTrigger(BaseTrigger):
-    """Fires once, when the jobs are where they should be, one has failed, or the deadline has passed.
+    """Fires once: when the jobs have reached an allowed phase, when one has failed, or when the deadline has passed.
 
-    It ends no job, and writes nothing on any.
+    The trigger only reads: it neither ends nor changes a job.
 
     :param wanted: the fields of :class:`~airflow_trainer_provider.job.backend.Wanted`.
     :param allowed_phases: the phases in which the wait succeeds.
     :param kubernetes_conn_id: the connection to the cluster.
-    :param namespace: where to look; None takes the connection's, and then ``[trainer] namespace``.
-    :param reader: whose log cursor is kept, as long as this triggerer lives.
+    :param namespace: the namespace to search. None uses the connection's, else ``[trainer] namespace``.
+    :param reader: the name under which the log cursor is kept, for as long as this triggerer runs.
     :param deadline: when to give up waiting, in ISO 8601.
     """
 
@@ -43,17 +43,17 @@ class FoundJobsTrigger(BaseTrigger):
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Where this class is, and what to make it with."""
+        """The path of this class, and the arguments to create the trigger again."""
         fields = ("wanted", "allowed_phases", "kubernetes_conn_id", "namespace", "reader", "deadline")
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in fields}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look for the jobs, and follow them; the event says how the wait ended.
+        """Look for the jobs and follow them; the event reports how the wait ended.
 
-        ``end`` is ``concluded``, with the jobs' handles and outcomes in ``found``; ``timed out``, with a
-        ``message``; or ``error``, with its ``message`` and whether it is ``retryable``.
+        The event's ``end`` is ``concluded``, with the jobs' handles and outcomes in ``found``; ``timed out``, with a
+        ``message``; or ``error``, with a ``message`` and whether the error is ``retryable``.
         """
-        # Not at the module's top: DAG files import this module through the sensor.
+        # Imported here, since DAG files import this module through the sensor.
         from airflow_trainer_provider.errors import JobTimeout, TrainJobError
         from airflow_trainer_provider.hooks.backends import AUTO
         from airflow_trainer_provider.hooks.found_jobs import FoundJobs

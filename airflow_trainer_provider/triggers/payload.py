@@ -1,4 +1,4 @@
-"""What a trigger's event carries. Airflow writes each event into the logs, and a function's value can be large."""
+"""The payload of a trigger's event. Airflow writes each event to the logs, and a function's value can be large."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _LONGEST_MESSAGE = 64 * 1024
 
 
 class Payload(dict[str, Any]):
-    """A mapping of JSON values whose text is cut where it is long."""
+    """A mapping of JSON values that shortens its text in logs."""
 
     def __repr__(self) -> str:
-        """The text; of a long one the first keys and parts of their values."""
+        """The mapping as text; a long one is shortened to the first keys and parts of their values."""
         text = super().__repr__()
         return text if len(text) <= _LONGEST else reprlib.repr(dict(self))
 
 
 def event_of(values: Mapping[str, Any]) -> TriggerEvent:
-    """The event of a trigger. One that cannot be stored would end the triggerer, and each that starts after it.
+    """The event of a trigger. An event that cannot be stored would end this triggerer, and each one started later.
 
-    :param values: JSON values; what cannot be stored of them is replaced, and a long ``message`` is cut.
+    :param values: JSON values; parts that the database cannot store are replaced, and a long ``message`` is cut.
     """
     payload = Payload(storable(dict(values)))
     if "message" in payload:

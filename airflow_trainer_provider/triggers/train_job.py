@@ -18,27 +18,26 @@ if TYPE_CHECKING:
     from airflow_trainer_provider.hooks.reports import Reports
     from airflow_trainer_provider.hooks.task import TaskInstanceLike
 
-#: Seconds in which a trigger that was cancelled has to end its job. Airflow 3.3 gives it as many.
+#: Seconds for a cancelled trigger to end its job. Airflow 3.3 allows it the same time.
 _KILL_SECONDS = 30
-#: A loop alone does not keep its tasks from being collected.
+#: References to running tasks: the event loop alone does not protect them from garbage collection.
 _under_way: set[asyncio.Task[None]] = set()
 
 
 class TrainJobTrigger(BaseTrigger):
     """Fires once, when the job has ended or the deadline has passed.
 
-    All that it must remember is in its row, so that it goes on in another triggerer where it stopped; that row
-    holds no secret.
+    The trigger's row in the database has everything that is needed to continue in another triggerer, and no secrets.
 
-    :param job: the job's handle, as its mapping.
-    :param reader: whose log cursor is kept; None leaves the logs alone.
+    :param job: the job's handle, as a mapping.
+    :param reader: the name under which the log cursor is kept; None does not read the logs.
     :param deadline: when to give up waiting, in ISO 8601; None waits for ever.
-    :param cancel_on_kill: whether the job ends when the task is marked, cleared or timed out while it waits here. Then
-        it is the task's own job, whose progress is written to the XCom of the task.
-    :param startup_timeout: seconds that the job may take to start; None bounds only what can never start.
+    :param cancel_on_kill: whether the job belongs to the task. If so, the job is ended when the task is marked, cleared
+        or timed out during the wait, and the job's progress is written to the task's XCom.
+    :param startup_timeout: seconds that the job may take to start; None ends only jobs that can never start.
     :param metrics: regular expressions that read metrics from the lines of rank 0.
-    :param starts: how many jobs the try of the task has had.
-    :param more_memory: how the memory of these was raised; None for not at all.
+    :param starts: how many jobs this try of the task has submitted so far.
+    :param more_memory: how the memory of these jobs was increased; None if it was not.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class TrainJobTrigger(BaseTrigger):
         self._is_cancelled = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Where this class is, and what to make it with."""
+        """The path of this class, and the arguments to create the trigger again."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
@@ -73,7 +72,7 @@ class TrainJobTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "cancel_on_kill": self.cancel_on_kill,
                 "startup_timeout": self.startup_timeout,
-                # Left out where they say nothing: a triggerer of an earlier version knows no such fields.
+                # Omitted if they have their default: a triggerer with an earlier version does not have these fields.
                 **({"metrics": self.metrics} if self.metrics else {}),
                 **({"starts": self.starts} if self.starts > 1 else {}),
                 **({"more_memory": self.more_memory} if self.more_memory else {}),
@@ -81,13 +80,14 @@ class TrainJobTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Follow the job; the event says how the wait ended.
+        """Follow the job; the event reports how the wait ended.
 
-        ``end`` is ``concluded``, with the whole :class:`~airflow_trainer_provider.job.outcome.JobOutcome` beside it;
-        ``timed out``; or ``error``, with its ``message`` and whether it is ``retryable``. Beside that, ``kwargs`` has
-        the arguments with which the task goes on: without a scheduler, Airflow passes it the event only.
+        The event's ``end`` is ``concluded``, with the fields of a
+        :class:`~airflow_trainer_provider.job.outcome.JobOutcome`; ``timed out``; or ``error``, with a ``message`` and
+        whether the error is ``retryable``. The event's ``kwargs`` are the arguments for the method that resumes the
+        task: without a scheduler, Airflow passes only the event to it.
         """
-        # Not at the module's top: DAG files import this module through the operator.
+        # Imported here, since DAG files import this module through the operator.
         from airflow_trainer_provider.triggers.firing import ready_to_fire
 
         begun = time.monotonic()
@@ -95,7 +95,7 @@ class TrainJobTrigger(BaseTrigger):
             event = await self._end()
             await ready_to_fire(self, begun)
         except asyncio.CancelledError:
-            # By a triggerer that stops, or whose trigger was taken from it: only Airflow's database knows.
+            # Either the triggerer stops, or the trigger was taken from it: only Airflow's database shows which.
             self._is_cancelled = True
             raise
         yield event_of({**event, "kwargs": self._kwargs()})
@@ -143,8 +143,8 @@ class TrainJobTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """End the job if the task is over: it was marked or cleared, or its run has ended.
 
-        Airflow 3.3 calls this for each trigger that it takes from this triggerer. That may as well be because another
-        triggerer has taken over, where this one was suspended or overloaded; then the job goes on.
+        Airflow 3.3 calls this for each trigger that it takes from this triggerer. The reason may also be that this
+        triggerer was suspended or overloaded, and another one has taken over; then the job continues.
         """
         if not self.cancel_on_kill or self.task_instance is None:
             return
@@ -176,12 +176,12 @@ class TrainJobTrigger(BaseTrigger):
         await TrainerHook.for_job(handle).cancel(handle, why_ended(state))
 
     async def cleanup(self) -> None:
-        """Do what :meth:`on_kill` does, which Airflow does not call before 3.3."""
+        """Call :meth:`on_kill`, which Airflow itself calls only since 3.3."""
         if self._is_cancelled and not hasattr(BaseTrigger, "on_kill"):
             await self.on_kill()
 
     def _emit(self, line: str) -> None:
         from airflow_trainer_provider.hooks.supervisor.task_log import write_line
 
-        # The class's logger: one for each trigger takes 1 KiB. Airflow knows by the context whose line it is.
+        # One logger for all triggers, since a logger for each would take 1 KiB. The context identifies the task.
         write_line(line)

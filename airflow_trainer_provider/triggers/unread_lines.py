@@ -1,4 +1,4 @@
-"""The lines of the log that the triggerer's supervisor has not read."""
+"""Waits for log lines that the triggerer's supervisor has not read yet."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from weakref import WeakKeyDictionary
 from airflow_trainer_provider.hooks.task import state_of
 from airflow_trainer_provider.job.identity import Identity
 
-#: How much of the log the supervisor reads at each of its turns, in bytes.
+#: How much of the log the supervisor reads in each iteration of its loop, in bytes.
 _READ_AT_ONCE = 4096
 
 
 async def lines_are_written(identity: Identity) -> None:
-    """Wait until the triggerer's supervisor has written all lines into the task's log that were logged up to now.
+    """Wait until the triggerer's supervisor has written all lines that were logged so far to the task's log.
 
-    It reads 4 KiB at each of its turns, in which it also looks at its database and answers a request. When a trigger
-    has finished, it closes the file: lines that it reads later are missing in the task's log. The triggers share the
-    socket, so that it may never be empty; but so many turns have read what is in it.
+    The supervisor reads 4 KiB in each iteration of its loop, in which it also queries its database and answers a
+    request. When a trigger has finished, the supervisor closes the log file: lines that it reads later are missing in
+    the task's log. All triggers share the socket, so it may never be empty. But the bytes that are in it now are read
+    after a known number of iterations.
 
-    :param identity: of the task whose state is asked for, as a request that changes nothing.
+    :param identity: a task. The request that is used to count iterations asks for its state, and changes nothing.
     """
     supervisor = _Supervisor.here()
     last = supervisor.turns + supervisor.is_asked + math.ceil(unread_bytes() / _READ_AT_ONCE)
@@ -34,10 +35,10 @@ async def lines_are_written(identity: Identity) -> None:
 
 
 class _Supervisor:
-    """The turns of the process that supervises the triggerer, counted once for all triggers of an event loop."""
+    """Counts the iterations of the triggerer's supervisor, once for all triggers of an event loop."""
 
     def __init__(self) -> None:
-        #: Those that have ended.
+        #: The number of iterations that have ended.
         self.turns = 0
         self._request: asyncio.Task[None] | None = None
 
@@ -50,18 +51,18 @@ class _Supervisor:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it has a request, and may have begun the turn that answers it."""
+        """Whether a request is pending, so that the supervisor may have begun the iteration that answers it."""
         return self._request is not None
 
     async def has_turn(self, identity: Identity) -> None:
         if self._request is None:
             self._request = asyncio.ensure_future(self._ask(identity))
-        # Not cancelled with its caller: Airflow 3.1 takes the answer to a request that was given up for the next one's.
+        # Not cancelled with its caller: Airflow 3.1 would use the answer to a cancelled request for the next request.
         await asyncio.shield(self._request)
 
     async def _ask(self, identity: Identity) -> None:
         try:
-            # An error is an answer, too.
+            # An error also shows that the supervisor has answered.
             with suppress(Exception):
                 await state_of(identity)
         finally:
@@ -73,16 +74,17 @@ _supervisors: WeakKeyDictionary[asyncio.AbstractEventLoop, _Supervisor] = WeakKe
 
 
 def unread_bytes() -> int:
-    """How much of the log the supervisor has not read; 0 where that cannot be known.
+    """How many bytes of the log the supervisor has not read; 0 if the system does not report it.
 
-    In bytes of the kernel's memory: at least as many as the lines have, and several times as many where they are short.
+    These are bytes of the kernel's memory: at least as many as the lines have, and several times as many if the lines
+    are short.
     """
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler):
             try:
                 answer = fcntl.ioctl(handler.stream.fileno(), termios.TIOCOUTQ, struct.pack("i", 0))
             except (OSError, ValueError, AttributeError):
-                # A file, a stream without a descriptor, or a system that does not know of it.
+                # A file, a stream without a descriptor, or a system without this request.
                 continue
             return int(struct.unpack("i", answer)[0])
     return 0
