@@ -12,28 +12,28 @@ from airflow_trainer_provider.spec.validation import choice
 
 #: Runs jobs on the worker's own machine.
 LOCAL = "local"
-#: The connection to a cluster, where none is named.
+#: The default connection to a cluster.
 DEFAULT_CONNECTION = "kubernetes_default"
-#: Looks what the cluster has.
+#: Selects the first backend that the cluster has and that can run the job.
 AUTO = "auto"
-#: The names in :mod:`airflow_trainer_provider.kinds.registry`, which the local backend does without.
+#: The names from :mod:`airflow_trainer_provider.kinds.registry`, which is not imported for the local backend.
 CLUSTER_BACKENDS = ("trainer", "training-operator", "mpi-operator", "native")
-#: Those of this provider.
+#: The backends of this provider.
 BACKENDS = (LOCAL, *CLUSTER_BACKENDS)
-#: The group of entry points under which other packages register backends. The name of an entry point is the backend's;
-#: it points to a :data:`BackendFactory`.
+#: The group of entry points with which other packages register backends. An entry point has the backend's name, and
+#: points to a :data:`BackendFactory`.
 ENTRY_POINTS = "airflow_trainer_provider.backends"
-#: (kubernetes_conn_id, namespace) -> a backend. Both are as the operator has them, and empty for a job that exists: the
-#: ``location`` of its handle says the rest.
+#: (kubernetes_conn_id, namespace) -> a backend. Both values are the operator's. For an existing job both are empty: the
+#: ``location`` of its handle has the job's place.
 BackendFactory = Callable[[str, str | None], Backend]
 
 
 class JobPlace(NamedTuple):
-    """Where a job is, or would be: the parameters of the hook that finds it.
+    """The place of an existing or a new job: the parameters of the hook that finds it.
 
     :param backend: the backend's name.
-    :param kubernetes_conn_id: of the connection to the cluster; None without one.
-    :param namespace: of the cluster; None without one.
+    :param kubernetes_conn_id: the ID of the connection to the cluster; None without a cluster.
+    :param namespace: the namespace in the cluster; None without a cluster.
     """
 
     backend: str
@@ -47,11 +47,11 @@ class JobPlace(NamedTuple):
 def check_backend(field: str, name: str, *, fix: str = "Use one of these.", auto: bool = True) -> None:
     """Refuse the name of a backend that does not exist.
 
-    :param field: where the name stands.
-    :param name: what stands there.
-    :param fix: the way out.
+    :param field: the field that has the name.
+    :param name: the field's value.
+    :param fix: the remedy.
     :param auto: whether ``auto`` is allowed too.
-    :raises SpecError: there is none of that name.
+    :raises SpecError: there is no backend with this name.
     """
     allowed = (AUTO, *BACKENDS) if auto else BACKENDS
     if name not in allowed and name not in (registered := _registered()):
@@ -61,10 +61,10 @@ def check_backend(field: str, name: str, *, fix: str = "Use one of these.", auto
 def make_registered(name: str, conn_id: str, namespace: str | None) -> Backend:
     """A backend that another package has registered.
 
-    :param name: of the backend.
+    :param name: the backend's name.
     :param conn_id: the operator's connection.
     :param namespace: the operator's namespace.
-    :raises BackendUnavailable: its package cannot be imported.
+    :raises BackendUnavailable: the backend's package cannot be imported.
     """
     entry_point = _registered()[name]
     try:
@@ -78,5 +78,5 @@ def make_registered(name: str, conn_id: str, namespace: str | None) -> Backend:
 
 
 def _registered() -> Mapping[str, EntryPoint]:
-    # Not at import: this reads the metadata of all packages that are installed.
+    # Not at import time: this reads the metadata of all installed packages.
     return {each.name: each for each in entry_points(group=ENTRY_POINTS) if each.name not in (AUTO, *BACKENDS)}

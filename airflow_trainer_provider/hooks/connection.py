@@ -1,4 +1,4 @@
-"""Airflow's ``kubernetes`` connections, as clusters are reached by them."""
+"""Reads Airflow's ``kubernetes`` connections, which describe how clusters are reached."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from airflow_trainer_provider.hooks.settings import load_settings
 from airflow_trainer_provider.hooks.supervisor.ask import ask
 
 _TYPE = "kubernetes"
-#: What Airflow stores where the Kubernetes provider was not installed when the connection was made.
+#: The types that Airflow stores if the Kubernetes provider was not installed when the connection was created.
 _UNTYPED = ("generic", "", None)
-#: Each read asks Airflow's API server, and a triggerer that starts has thousands of triggers that need the same one.
+#: How long a connection is cached. Each read is a request to Airflow's API server, and when a triggerer starts,
+#: thousands of triggers may need the same connection.
 _KNOWN_SECONDS = 30.0
 _known: WeakKeyDictionary[asyncio.AbstractEventLoop, Remembered] = WeakKeyDictionary()
 
 
 async def aget_cluster_connection(conn_id: str) -> ClusterConnection:
-    """Read a connection, inside of an event loop, such as a trigger's. All that ask within half a minute read it once.
+    """Read a connection from a coroutine, such as a trigger. The result is cached for half a minute.
 
-    :param conn_id: the connection's id.
-    :raises AirflowNotFoundException: there is none.
+    :param conn_id: the connection's ID.
+    :raises AirflowNotFoundException: the connection does not exist.
     :raises ConnectionUnreadable: Airflow, or a secrets backend, does not answer.
-    :raises BackendUnavailable: it is of another type, or a field has a value that it cannot have.
+    :raises BackendUnavailable: the connection is of another type, or a field has an invalid value.
     """
     loop = asyncio.get_running_loop()
     if loop not in _known:
@@ -40,10 +41,10 @@ async def aget_cluster_connection(conn_id: str) -> ClusterConnection:
 
 
 async def reread(read: Callable[[str], Awaitable[ClusterConnection]], conn_id: str) -> ClusterConnection:
-    """Read a connection as it is now, and not as it was within the last half minute.
+    """Read a connection again, without the cache.
 
-    :param read: how a connection is read in this process.
-    :param conn_id: the connection's id.
+    :param read: reads a connection in this process.
+    :param conn_id: the connection's ID.
     """
     known = _known.get(asyncio.get_running_loop())
     if known is not None:
@@ -52,9 +53,9 @@ async def reread(read: Callable[[str], Awaitable[ClusterConnection]], conn_id: s
 
 
 async def _read(conn_id: str) -> ClusterConnection:
-    # Not BaseHook.aget_connection. Before Airflow 3.3.2 it hides the connection's secrets from logs with a blocking
-    # call, which fails in a triggerer. In a worker it works in the first event loop of the process only; in another it
-    # says that there is no such connection.
+    # Not BaseHook.aget_connection: before Airflow 3.3.2 it registers the connection's secrets for masking with a
+    # blocking call, which fails in a triggerer. In a worker it works only in the process's first event loop; in any
+    # other loop it reports that the connection does not exist.
     try:
         found = await ask(BaseHook.get_connection, conn_id)
     except AirflowNotFoundException as error:
@@ -68,10 +69,10 @@ async def _read(conn_id: str) -> ClusterConnection:
 
 
 def _why_unreadable(conn_id: str) -> str | None:
-    """What keeps a connection from being read; None where it does not exist.
+    """Why a connection could not be read; None if it does not exist.
 
-    Airflow says "not found" as well where a secrets backend, or its own API server, has failed: it asks the next
-    backend, and at last there is none. What fails may answer again by now: then the connection is found.
+    Airflow also reports "not found" if a secrets backend, or its own API server, has failed: it asks the next backend,
+    until none is left. A component that failed may answer again by now; then the connection is found.
     """
     from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
@@ -86,7 +87,7 @@ def _why_unreadable(conn_id: str) -> str | None:
     try:
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
     except ImportError:
-        # Outside of a task and of a triggerer there is no API server to ask.
+        # Outside of tasks and triggerers the API server cannot be asked.
         return None
     try:
         answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
@@ -107,27 +108,27 @@ def _is_not_found(error: object) -> bool:
 
 
 def cluster_connection(conn_id: str, connection: Connection) -> ClusterConnection:
-    """What a connection says about a cluster.
+    """The description of a cluster in a connection.
 
-    :param conn_id: the connection's id.
-    :param connection: of type ``kubernetes``.
-    :raises BackendUnavailable: it is of another type, or a field has a value that it cannot have.
+    :param conn_id: the connection's ID.
+    :param connection: a connection of type ``kubernetes``.
+    :raises BackendUnavailable: the connection is of another type, or a field has an invalid value.
     """
     if connection.conn_type != _TYPE and connection.conn_type not in _UNTYPED:
         raise BackendUnavailable(
             f"Connection {conn_id!r} is of type {connection.conn_type!r}; a cluster is reached by one of type "
             f"{_TYPE!r}. Name another in kubernetes_conn_id, or correct its type."
         )
-    # Not extra_dejson, which makes the blocking call as well.
+    # Not extra_dejson, which makes the same blocking call.
     return ClusterConnection.from_extra(conn_id, _extra(conn_id, connection), load_settings().exec_plugin_env)
 
 
 def choose_namespace(operator: str | None, connection: ClusterConnection, default: str) -> str:
     """The namespace of a job.
 
-    :param operator: the operator's; it wins.
-    :param connection: its own comes next.
-    :param default: ``[trainer] namespace``.
+    :param operator: the operator's namespace, which takes precedence.
+    :param connection: the connection, whose namespace is used next.
+    :param default: the value of ``[trainer] namespace``.
     """
     return operator or connection.namespace or default
 
@@ -136,7 +137,7 @@ def _extra(conn_id: str, connection: Connection) -> dict[str, Any]:
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError:
-        # The parser's message quotes the text, and with it credentials.
+        # The parser's message would quote the text, which has credentials.
         extra = None
     if not isinstance(extra, dict):
         raise BackendUnavailable(f"Connection {conn_id!r}: its extra is no JSON object. Correct the connection.")

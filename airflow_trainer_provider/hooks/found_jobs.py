@@ -1,4 +1,4 @@
-"""Waits for jobs that are named, and not handed over: they may be created outside Airflow, and are not changed."""
+"""Waits for jobs that are selected by name or label. They may be created outside Airflow, and are never changed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from airflow_trainer_provider.job.outcome import JobOutcome
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.spec.validation import choice
 
-#: Between looks for a job that is not there yet, in seconds.
+#: Seconds between two searches for a job that does not exist yet.
 _LOOK_SECONDS = 3.0
-#: How long one poke follows a job before it says that the job goes on.
+#: How long one poke follows a job before it returns that the job has not ended.
 _POKE = timedelta(seconds=1)
 #: The name of the reader that reads all lines of an ended job at once.
 _AT_THE_END = "end"
@@ -37,25 +37,25 @@ class Found:
     outcome: JobOutcome
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The job and its outcome as JSON values."""
         return {"job": dict(self.handle.to_xcom()), **self.outcome.to_json()}
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Found:
-        """Read what :meth:`to_json` has made.
+        """Create the object from the values of :meth:`to_json`.
 
-        :param value: its values.
+        :param value: the JSON values.
         """
         return cls(JobHandle.parse(value["job"]), JobOutcome.parse(value))
 
 
 class FoundJobs:
-    """The jobs that a name or a selector means.
+    """The jobs that a name or a selector selects.
 
-    :param hook: of the connection and namespace to look in.
-    :param wanted: which jobs.
+    :param hook: the hook for the connection and the namespace to search.
+    :param wanted: which jobs to find.
     :param phases: the phases in which the wait succeeds.
-    :param emit: takes each line for the task's log.
+    :param emit: receives each line for the task's log.
     :raises SpecError: there is no such phase.
     """
 
@@ -65,17 +65,17 @@ class FoundJobs:
         self._phases = allowed(phases)
         self._emit = emit
         self._reported: str | None = None
-        #: Jobs that have been seen; one that is gone since is not one that is still to come.
+        #: The jobs that were found so far. A job that is deleted later is lost, and not one that is yet to be created.
         self._seen: dict[str, JobHandle] = {}
         self._ended: dict[str, Found] = {}
 
     async def wait(self, reader: str, deadline: datetime | None) -> list[Found]:
-        """Wait until they are there, and have got where they should.
+        """Wait until the jobs exist, and have reached an allowed phase.
 
-        :param reader: whose log cursor is kept.
+        :param reader: the name under which the log cursor is kept.
         :param deadline: when to give up.
         :raises JobTimeout: the deadline has passed.
-        :raises JobLost: one is gone.
+        :raises JobLost: one of the jobs no longer exists.
         """
         while True:
             pending = await self._look()
@@ -91,8 +91,8 @@ class FoundJobs:
     async def poke(self, reader: str | None) -> list[Found] | None:
         """Look once.
 
-        :param reader: whose log cursor is kept in this process; None emits all lines at once, at the end.
-        :return: None while they are not there, or not where they should be.
+        :param reader: the name under which this process keeps the log cursor; None emits all lines at once, at the end.
+        :return: the jobs; None as long as a job does not exist, or has not reached an allowed phase.
         """
         pending = await self._look()
         if reader is None and not await self._all_there(pending):
@@ -101,25 +101,25 @@ class FoundJobs:
             await self._follow(pending, reader, datetime.now(timezone.utc) + _POKE, to_end=True)
         except JobTimeout:
             return None
-        # More may have come meanwhile.
+        # More jobs may have been created meanwhile.
         return list(self._ended.values()) if self._ended and not await self._look() else None
 
     def late(self) -> str:
-        """What to say when the time is up."""
+        """The message after the deadline."""
         if self._seen:
             names = ", ".join(handle.name for handle in self._pending())
             return f"Not where it should be in time: training job {names}; it was left alone."
         return f"There was no {self._wanted} in time."
 
     async def _look(self) -> list[JobHandle]:
-        """The jobs that have not got there yet."""
+        """The found jobs that have not reached an allowed phase yet."""
         if not self._seen or self._wanted.every:
             try:
                 found = await self._hook.search(self._wanted)
             except ApiError as error:
                 if error.status is not None and error.status < 500 and error.status != 429:
                     raise
-                # An outage of the cluster says nothing about the job.
+                # During an outage of the cluster the job's state is unknown.
                 self._report(f"Looking for it goes on, though the cluster does not answer: {error}")
                 return self._pending()
             self._seen |= {handle.uid: handle for handle in found}
@@ -128,7 +128,7 @@ class FoundJobs:
         return self._pending()
 
     async def _all_there(self, handles: Sequence[JobHandle]) -> bool:
-        """Whether all have ended, or are where they should be; reports those that are not."""
+        """Whether all jobs have ended or reached an allowed phase. Logs the status of each of the others."""
         there = True
         for handle in handles:
             status = await (await self._hook.backend_of(handle)).status(handle)
@@ -147,12 +147,12 @@ class FoundJobs:
 
     async def _follow_one(self, handle: JobHandle, reader: str | None, deadline: datetime | None, to_end: bool) -> None:
         if to_end and (await (await self._hook.backend_of(handle)).status(handle)).phase.ended:
-            # The lines of an ended job are read to their end, however long it takes.
+            # All lines of an ended job are read, without a time limit.
             reader, deadline = reader or _AT_THE_END, None
         outcome = await self._hook.wait(
             handle,
             emit=self._emit_of(handle),
-            # Who waits for a start does not want the lines of the whole training.
+            # A sensor that waits for a phase such as running does not log the lines of the training.
             reader=reader if all(phase.ended for phase in self._phases) else None,
             deadline=deadline,
             only_until=self._phases,
@@ -171,10 +171,10 @@ class FoundJobs:
 
 
 def allowed(phases: Sequence[str]) -> frozenset[JobPhase]:
-    """The phases in which a wait succeeds. A job that has succeeded has been running, even if no look at it saw that.
+    """The phases in which a wait succeeds. A succeeded job counts as having been running, even if no poke saw that.
 
-    :param phases: their names.
-    :raises SpecError: there is no such phase, or none is given.
+    :param phases: the names of the phases.
+    :raises SpecError: there is no such phase, or the list is empty.
     """
     known = [phase.value for phase in JobPhase]
     wrong = next((name for name in phases if name not in known), None)
@@ -185,7 +185,7 @@ def allowed(phases: Sequence[str]) -> frozenset[JobPhase]:
 
 
 async def _all(waits: Sequence[Awaitable[_T]]) -> list[_T]:
-    """Wait for all; the first error ends the others."""
+    """Run all coroutines to their end; the first error cancels the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,4 +1,4 @@
-"""The images of init containers for volumes that name none, from Airflow's configuration."""
+"""The default images of the init containers for volumes, from Airflow's configuration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _OPTIONS = {"git": "git_image", "s3": "s3_image"}
 
 
 def with_images(spec: TrainJobSpec) -> TrainJobSpec:
-    """Fill in ``[trainer] git_image`` and ``s3_image`` where a volume names no image.
+    """Fill in ``[trainer] git_image`` and ``s3_image`` for volumes without an image.
 
-    :param spec: what the user asked for. Where an option is not set either, the backend refuses the volume.
+    :param spec: the user's spec. If neither the volume nor the option has an image, the backend refuses the volume.
     """
     if not _needs_images(spec):
         return spec
-    # Not at the module's top: the command line needs none of Airflow for the other jobs.
+    # Imported here: for other jobs the command line does not import Airflow.
     from airflow_trainer_provider.hooks.settings import load_settings
 
     settings = load_settings()
@@ -38,7 +38,7 @@ def _needs_images(spec: TrainJobSpec) -> bool:
 
 
 def _changed(volumes: tuple[Volume, ...] | None, images: Mapping[str, str]) -> dict[str, Any]:
-    """The volumes with their images, as an update of the part that has them; nothing where it has none."""
+    """The update of a part of the spec with the images filled in; empty if the part has no volumes."""
     return {} if volumes is None else {"volumes": tuple(_with_image(volume, images) for volume in volumes)}
 
 

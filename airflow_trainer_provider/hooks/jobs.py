@@ -1,4 +1,4 @@
-"""What is asked of the jobs on several backends at once."""
+"""Operations on the jobs of several backends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Located = tuple[Backend, JobHandle]
 async def choose(backends: Iterable[Backend], job: Plan) -> tuple[Backend, str]:
     """The first backend that can run a job.
 
-    :param backends: those to prefer first.
-    :param job: what is to run.
-    :return: the backend, and one line on why it is this one.
-    :raises BackendUnavailable: there is none.
+    :param backends: the backends in order of preference.
+    :param job: the job to run.
+    :return: the backend, and one line with the reason for the choice.
+    :raises BackendUnavailable: no backend can run the job.
     """
     refused: list[str] = []
     for backend in backends:
@@ -43,11 +43,11 @@ async def _support(backend: Backend, job: Plan) -> Support:
 
 
 async def search(backends: Iterable[Backend], wanted: Wanted) -> list[JobHandle]:
-    """The jobs that are looked for, as far as they exist.
+    """The existing jobs that match.
 
-    :param backends: where to look.
-    :param wanted: which jobs.
-    :raises SpecError: several match, and one is meant.
+    :param backends: the backends to search.
+    :param wanted: which jobs to find.
+    :raises SpecError: several jobs match, but only one is expected.
     """
     found = await _search(backends, wanted)
     if len(found) > 1 and not wanted.every:
@@ -59,14 +59,14 @@ async def search(backends: Iterable[Backend], wanted: Wanted) -> list[JobHandle]
 
 
 async def get(backends: Iterable[Backend], name: str, kind: str | None = None) -> Located:
-    """The job of a name.
+    """The job with a name.
 
-    :param backends: where to look.
-    :param name: of the job.
-    :param kind: of the job; None for any.
+    :param backends: the backends to search.
+    :param name: the job's name.
+    :param kind: the job's kind; None for any kind.
     :raises SpecError: there is no such kind.
     :raises JobLost: there is no such job.
-    :raises ManageError: there are several, of different kinds.
+    :raises ManageError: several jobs of different kinds have this name.
     """
     asked = list(backends)
     wanted = Wanted(name=name, kind=kind, every=True)
@@ -80,25 +80,25 @@ async def get(backends: Iterable[Backend], name: str, kind: str | None = None) -
 
 
 def where(backends: Iterable[Backend]) -> str:
-    """What messages say of where jobs are looked for."""
+    """The searched places, as messages name them."""
     return " or ".join(dict.fromkeys(backend.where() for backend in backends))
 
 
 async def overviews(backends: Iterable[Backend]) -> list[Overview]:
     """The statuses of all jobs, the oldest first.
 
-    :param backends: where to look.
+    :param backends: the backends to search.
     """
     found = [each for backend in backends for each in await backend.overviews()]
     return sorted(found, key=lambda job: job.status.queued_at)
 
 
 async def clean_up(backends: Iterable[Backend], wanted: CleanUp) -> list[CleanedUp]:
-    """Delete jobs that no task needs any more, and what interrupted submits have left.
+    """Delete jobs that no task needs any more, and the objects that interrupted submits have left behind.
 
-    :param backends: where to look.
-    :param wanted: which of them.
-    :return: what was deleted, or would be; what two backends know, once.
+    :param backends: the backends to clean up.
+    :param wanted: which jobs and objects to delete.
+    :return: what was deleted, or what would be deleted; an object that two backends know is listed once.
     """
     found = [each for backend in backends for each in await backend.clean_up(wanted)]
     return list(dict.fromkeys(found))
@@ -107,10 +107,10 @@ async def clean_up(backends: Iterable[Backend], wanted: CleanUp) -> list[Cleaned
 async def until_running(backend: Backend, handle: JobHandle) -> JobStatus:
     """Wait until all replicas of a job run, or the job has ended.
 
-    :param backend: where it runs.
+    :param backend: the job's backend.
     :param handle: the job.
-    :return: its status then.
-    :raises JobLost: it is gone.
+    :return: the job's status at that time.
+    :raises JobLost: the job no longer exists.
     """
     statuses = cast("AsyncGenerator[JobStatus, None]", backend.watch(handle))
     async with aclosing(statuses):
@@ -124,7 +124,7 @@ async def _search(backends: Iterable[Backend], wanted: Wanted) -> list[Located]:
     found: dict[str, Located] = {}
     for backend in backends:
         for handle in await backend.search(wanted):
-            # Two backends may know one object, each in a version of its own.
+            # Two backends may know the same object, each through a different API version.
             found.setdefault(handle.uid, (backend, handle))
     return list(found.values())
 

@@ -1,7 +1,7 @@
-"""One event loop for the callers in this process that are not async: a thread in the background.
+"""An event loop in a background thread, for all callers in this process that are not async.
 
-What is long-lived and belongs to a loop, such as a cluster's connections and watches, lives on from one step of a task
-to the next. A trigger needs none of this: it runs in the triggerer's own loop.
+Long-lived objects that belong to a loop, such as a cluster's connections and watches, stay alive from one step of a
+task to the next. Triggers do not use this loop: they run in the triggerer's own loop.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from typing import Any, Generic, TypeVar
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-#: How long a coroutine that was cancelled may take to clean up, in seconds.
+#: How long a cancelled coroutine may take to clean up, in seconds.
 _CLEAN_UP_SECONDS = 5
-#: A signal that comes just before a thread begins to wait has its handler called when the wait ends, so none is long.
+#: The longest single wait of a thread, in seconds: if a signal arrives just before a wait, Python calls its handler
+#: only after that wait.
 _LISTEN_SECONDS = 0.5
 
 
 class _Loop:
-    """An event loop that a thread of this process runs."""
+    """An event loop that runs in a thread of this process."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self._run, name="trainer-loop", daemon=True).start()
 
     def end(self) -> None:
-        """End it: nothing runs in it."""
+        """Stop the loop, in which nothing may run any more."""
         self.loop.call_soon_threadsafe(self.loop.stop)
 
     def _run(self) -> None:
@@ -45,11 +46,11 @@ class _Loop:
 
 
 class _Running(Generic[_T]):
-    """A coroutine in a loop that another thread runs; ends when the coroutine has, and not before.
+    """A coroutine that runs in the loop of another thread, and for which one thread waits.
 
-    One thread waits for it. A signal handler may raise in there between any two lines, so no lock is shared with the
-    loop: one that such an exception leaves locked, as it can the one of a :class:`concurrent.futures.Future`, would
-    block the loop for ever.
+    A signal handler may raise an exception in the waiting thread between any two lines. So this thread shares no lock
+    with the loop: a lock that such an exception leaves locked, which can happen to the lock of a
+    :class:`concurrent.futures.Future`, would block the loop for ever.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> None:
@@ -57,7 +58,7 @@ class _Running(Generic[_T]):
         self._work = work
         self._task: asyncio.Task[_T] | None = None
         self._has_ended = False
-        # Wakes who waits. Whether it has ended is not in there: whoever took a token may be interrupted right after.
+        # Wakes the waiting thread. The state is not in the queue: a thread may be interrupted after it took a token.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def begin(self) -> None:
@@ -66,15 +67,15 @@ class _Running(Generic[_T]):
 
     def end(self) -> None:
         """Cancel the coroutine, and wait until it has cleaned up."""
-        # After _begin(), if that has come to pass: the loop keeps the order.
+        # The loop keeps the order: _cancel() runs after _begin(), if that was called.
         self._loop.call_soon_threadsafe(self._cancel)
         self.wait(_CLEAN_UP_SECONDS)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end.
+        """Wait until the coroutine has ended.
 
-        :param seconds: how long at most.
-        :return: whether it has come.
+        :param seconds: the maximum time to wait.
+        :return: whether the coroutine has ended.
         """
         deadline = time.monotonic() + seconds
         while not self._has_ended and (left := deadline - time.monotonic()) > 0:
@@ -83,13 +84,13 @@ class _Running(Generic[_T]):
         return self._has_ended
 
     def result(self) -> _T:
-        """What the coroutine has returned or raised; it has ended.
+        """Return the value of the ended coroutine, or raise its exception.
 
-        :raises concurrent.futures.CancelledError: it was cancelled in the loop.
+        :raises concurrent.futures.CancelledError: the coroutine was cancelled in the loop.
         """
         assert self._task is not None, "only what has begun is waited for"
         if self._task.cancelled():
-            # Unlike asyncio's, an Exception: it is not the caller that was cancelled.
+            # Unlike asyncio's CancelledError, this one is an Exception: the caller itself was not cancelled.
             raise CancelledError
         return self._task.result()
 
@@ -107,7 +108,7 @@ class _Running(Generic[_T]):
 
     def _settle(self, task: asyncio.Task[_T]) -> None:
         _tasks.discard(task)
-        # Whoever was interrupted does not ask for it, which asyncio would report.
+        # If the waiting thread was interrupted, no one retrieves the exception, which asyncio would report.
         _ = task.cancelled() or task.exception()
         self._end()
 
@@ -116,10 +117,10 @@ class _Running(Generic[_T]):
         self._wake.put(None)
 
 
-# By the process. A fork has no thread of its parent's. The parent's loop is kept and left alone: its selector is shared
-# with the parent, which would be deaf if the child closed what is registered there.
+# Process ID -> loop. A forked child does not have its parent's threads, and needs its own loop. It keeps the parent's
+# loop unchanged: both share its selector, and the parent would miss events if the child closed registered files.
 _loops: dict[int, _Loop] = {}
-# A loop alone does not keep its tasks from being collected.
+# References to running tasks: the event loop alone does not protect them from garbage collection.
 _tasks: set[asyncio.Task[Any]] = set()
 _closing: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
 
@@ -127,16 +128,16 @@ _closing: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
 def run(work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
     """Run a coroutine to its end. May be called in any thread, and in a signal handler while its thread waits here.
 
-    Whatever ends the wait, a signal handler that raises included, ends the coroutine first.
+    If anything else ends the wait, such as a signal handler that raises, the coroutine is cancelled first.
 
     :param work: the coroutine.
-    :param timeout: the most seconds that it may take; None for ever.
-    :return: what the coroutine returns; what it raises is raised here.
-    :raises TimeoutError: it took longer.
+    :param timeout: the maximum time in seconds; None for no limit.
+    :return: the coroutine's return value. Its exceptions are raised here.
+    :raises TimeoutError: the coroutine took longer.
     """
     running = _Running(_current().loop, work)
     try:
-        # Not before: a signal may come between any two lines.
+        # Within the try block: a signal may arrive between any two lines.
         running.begin()
         if not running.wait(math.inf if timeout is None else timeout):
             raise TimeoutError(f"it took longer than {timeout:g} s")
@@ -147,10 +148,10 @@ def run(work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
 
 
 def run_aside(work: Coroutine[Any, Any, Any], seconds: float) -> None:
-    """Begin a coroutine, and wait for it for so long at most. It goes on then, and its errors go into the log.
+    """Start a coroutine, and wait for it for a bounded time. It continues afterwards, and its errors are logged.
 
     :param work: the coroutine.
-    :param seconds: how long the caller may be kept.
+    :param seconds: the maximum time that the caller waits.
     """
     running = _Running(_current().loop, _logged(work))
     running.begin()
@@ -158,10 +159,11 @@ def run_aside(work: Coroutine[Any, Any, Any], seconds: float) -> None:
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Have something in the loop closed before the interpreter ends, in the order in which it was asked for. Asked
-    twice, it is closed once.
+    """Register a coroutine function to be called in the loop before the interpreter exits.
 
-    :param close: gives the coroutine that closes it.
+    The functions are called in the order of registration. A function that is registered twice is called once.
+
+    :param close: returns the coroutine that closes something.
     """
     if not _closing:
         atexit.register(_end)
@@ -182,7 +184,7 @@ async def _logged(work: Coroutine[Any, Any, Any]) -> None:
 
 
 def _current() -> _Loop:
-    # Without a lock, for the reason above. A thread, or a signal handler in this one, may be quicker.
+    # Without a lock, for the reason in _Running. Another thread, or a signal handler in this one, may be faster.
     process = os.getpid()
     if process not in _loops:
         mine = _Loop()

@@ -19,17 +19,17 @@ from airflow_trainer_provider.text.storable import storable
 
 @dataclass(frozen=True)
 class Reports:
-    """What a task reports of its job.
+    """The settings for a task's reports on its job.
 
     :param identity: the task, whose XCom is written.
-    :param metrics: name -> regular expression, as the spec has them.
+    :param metrics: name of a metric -> regular expression, as in the spec.
     """
 
     identity: Identity
     metrics: Mapping[str, str]
 
     def reporter(self, handle: JobHandle) -> Reporter:
-        """What reports a job. It goes on from what XCom has, after a restart of the triggerer or of the job.
+        """The reporter of a job. After a restart of the triggerer or of the job it continues from the values in XCom.
 
         :param handle: the job.
         """
@@ -60,8 +60,8 @@ class Reports:
     def _set(self, values: Values) -> None:
         from airflow.sdk.bases.xcom import BaseXCom
 
-        # Not a custom backend of the deployment: it may make an object of its own for each write, and what reads them
-        # for the view has only Airflow's database. They are of bounded size.
+        # BaseXCom, and not a custom XCom backend of the deployment: such a backend may create an object for each write,
+        # and the code for the view reads only Airflow's database. The values are of bounded size.
         check_api_server()
         for key, value in values.items():
             BaseXCom.set(key=key, value=storable(masked(value)), **task_instance_of(self.identity))

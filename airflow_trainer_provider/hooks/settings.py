@@ -1,4 +1,4 @@
-"""The ``[trainer]`` section of Airflow's configuration, checked."""
+"""Reads and validates the ``[trainer]`` section of Airflow's configuration."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from airflow_trainer_provider.text.urls import is_web_url
 
 _SECTION = "trainer"
 _LOG_REPLICAS = ("all", "leader", "none")
-#: What stands for the job in the address of a dashboard.
+#: The placeholders for the job in the address of a dashboard.
 _PLACES = ("{namespace}", "{kind}", "{resource}", "{name}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Airflow's options, such as the Fernet key and the address of its database, as environment variables.
+#: Environment variables that set Airflow's options, such as the Fernet key and the address of its database.
 _OF_AIRFLOW = re.compile(r"^AIRFLOW__|FERNET", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of ``[trainer]``; their meaning stands in :mod:`airflow_trainer_provider.get_provider_info`.
+    """The options of ``[trainer]``, which :mod:`airflow_trainer_provider.get_provider_info` documents.
 
-    :param deployment: which Airflow this is; empty where neither the option nor ``[api] base_url`` says it.
-    :param poll_interval: seconds.
-    :param local_keep: None for ever.
-    :param node_pool_label: None where the option is not set.
-    :param git_image: empty where a volume itself has to name the image; the same for ``s3_image``.
-    :param presets_folder: None for no presets.
-    :param policies_folder: None for no policies.
-    :param dashboard_url: empty for no link.
+    :param deployment: the identifier of this Airflow; empty if neither the option nor ``[api] base_url`` sets it.
+    :param poll_interval: a time in seconds.
+    :param local_keep: None keeps the folders for ever.
+    :param node_pool_label: None if the option is not set.
+    :param git_image: empty if the option is not set, so that a volume has to name its image; ``s3_image`` likewise.
+    :param presets_folder: None if there are no presets.
+    :param policies_folder: None if there are no policies.
+    :param dashboard_url: empty if there is no link.
     """
 
     backend: str
@@ -67,7 +67,7 @@ class Settings:
 def load_settings() -> Settings:
     """Read the options.
 
-    :raises SpecError: one of them has a value that is not allowed.
+    :raises SpecError: an option has an invalid value.
     """
     days = _number("local_keep_days", 0, 36500)
     settings = Settings(
@@ -94,20 +94,20 @@ def load_settings() -> Settings:
 
 @functools.lru_cache(maxsize=1)
 def _one_for_all(settings: Settings) -> Settings:
-    """Equal settings are one object: each waiting trigger holds them."""
+    """Return the same object for equal settings, since each waiting trigger refers to its settings."""
     return settings
 
 
 def _get(option: str) -> str:
-    # Airflow 3.1 knows a provider's defaults in some of its processes only.
+    # Airflow 3.1 loads the defaults of a provider's options only in some of its processes.
     options = get_provider_info()["config"][_SECTION]["options"]
     return str(conf.get(_SECTION, option, fallback=options[option]["default"]))
 
 
 def _address() -> str:
-    """The address at which people reach this Airflow: no other has it, and all of its components know it.
+    """The address of this Airflow's UI, which is unique to this Airflow, and which all of its components know.
 
-    Empty where it is an address that any machine has for itself.
+    Empty if the address is not unique, such as localhost.
     """
     url = urlsplit(conf.get("api", "base_url", fallback=None) or "")
     return "" if _is_of_any_machine(url.hostname or "") else f"{url.netloc}{url.path}".rstrip("/").lower()

@@ -1,4 +1,4 @@
-"""What Airflow knows of the task that a job belongs to."""
+"""Asks Airflow about the task that a job belongs to."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-#: States in which a task wants nothing of its job any more. ``restarting`` is a task that was cleared while it ran;
-#: ``removed``, a task that is not in its DAG any more.
+#: States in which a task no longer needs its job. ``restarting`` is a task that was cleared while it ran; ``removed``
+#: is a task that is no longer in its DAG.
 OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "restarting"})
-#: Why a job is ended whose task was skipped. By what, Airflow says to no process of the task.
+#: The reason for ending the job of a skipped task. Airflow does not report to the task's processes who skipped it.
 SKIPPED = "the task was skipped, by hand or as the time of its run was over (dagrun_timeout)"
-#: Seconds for which a task has to have no state before it counts as cleared: a scheduler that takes tasks over from
-#: another one resets their state for a moment.
+#: Seconds without a state after which a task counts as cleared: a scheduler that adopts tasks from another scheduler
+#: resets their state for a moment.
 _CLEARED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-#: Seconds that the next try of a task may take until it has its job. Airflow 3.1 gives a trigger 30 to clean up.
+#: Seconds that the next try of a task may take until it has its job. Airflow 3.1 gives a trigger 30 s to clean up.
 _NEXT_JOB_SECONDS = 15.0
 
 
 class TaskInstanceLike(Protocol):
-    """What all of Airflow's forms of a task instance have: a worker's, a triggerer's, and the database's."""
+    """The attributes that all of Airflow's task instance classes have: the worker's, triggerer's and database's."""
 
     @property
     def dag_id(self) -> str: ...  # noqa: D102
@@ -46,15 +46,15 @@ class TaskInstanceLike(Protocol):
 
 
 def task_instance_of(identity: Identity) -> dict[str, Any]:
-    """What names a task instance to Airflow's XCom.
+    """The fields that identify a task instance in requests for Airflow's XCom.
 
-    :param identity: of a try of the task.
+    :param identity: the identity of a try of the task.
     """
     return identity.model_dump(include={"dag_id", "task_id", "run_id", "map_index"})
 
 
 class DagRunLike(Protocol):
-    """What a worker knows of the run of its task."""
+    """The attributes of a DAG run that a worker knows."""
 
     @property
     def start_date(self) -> datetime | None: ...  # noqa: D102
@@ -64,7 +64,7 @@ def identity_of_task(ti: TaskInstanceLike, run: DagRunLike | None = None) -> Ide
     """The identity by which the jobs of a task are found.
 
     :param ti: the task instance.
-    :param run: its run; needed to submit a job, which an earlier run of this id may have one of.
+    :param run: the task's run. It is needed to submit a job: an earlier run with the same ID may have left one.
     """
     return Identity(
         dag_id=ti.dag_id,
@@ -81,13 +81,13 @@ def identity_of_task(ti: TaskInstanceLike, run: DagRunLike | None = None) -> Ide
 async def state_if_over(identity: Identity) -> str | None:
     """Ask Airflow whether a task is over, so that its job may be ended.
 
-    A process that receives SIGTERM, or a cancelled trigger, does not know why. The task may have been marked or
-    cleared; or the process has lost contact, and the task waits for its job elsewhere: in another triggerer, or in its
+    A process that receives SIGTERM, or a cancelled trigger, does not know the reason. The task may have been marked or
+    cleared. Or the process has lost contact, and the task waits for its job elsewhere: in another triggerer, or in its
     next try.
 
     :param identity: the task.
-    :return: the state of the task, for people; None where the task goes on, or will be tried again.
-    :raises Exception: Airflow does not answer. Whoever cannot ask must not end the job.
+    :return: the state of the task, for messages; None if the task continues, or will be tried again.
+    :raises Exception: Airflow does not answer. The caller must not end the job then.
     """
     loop = asyncio.get_running_loop()
     cleared_at = loop.time() + _CLEARED_SECONDS
@@ -101,21 +101,21 @@ async def state_if_over(identity: Identity) -> str | None:
 
 
 def why_ended(state: str) -> str:
-    """Why a job is ended whose task is over, as the job's status says it.
+    """The reason for ending the job of a task that is over, for the job's status.
 
-    :param state: of the task, as :func:`state_if_over` gives it.
+    :param state: the task's state, as :func:`state_if_over` returns it.
     """
     return SKIPPED if state == "skipped" else f"the task is {state}"
 
 
 async def has_another_job(identity: Identity, uid: str) -> bool:
-    """Ask Airflow whether a task that goes on has another job by now, as after it was cleared.
+    """Ask Airflow whether a task that is not over has another job by now, such as after it was cleared.
 
-    The next try deals with the job of an earlier one, but only finds it where its own would be: in the cluster and the
-    namespace that the task has by then.
+    The next try handles the job of an earlier try, but finds it only in its own place: in the cluster and the namespace
+    of the task's current fields.
 
     :param identity: the task.
-    :param uid: of the job that it had.
+    :param uid: the uid of the job that the task had.
     :raises Exception: Airflow does not answer.
     """
     loop = asyncio.get_running_loop()
@@ -124,7 +124,7 @@ async def has_another_job(identity: Identity, uid: str) -> bool:
         handle = await _handle_of(identity)
         if handle is not None and handle.get("uid") != uid:
             return True
-        # A task that still waits for this job. What was cleared has no handle from the begin of its next try.
+        # The task still waits for this job. After a clear, XCom has no handle from the start of the next try on.
         if handle is not None and await state_of(identity) == "deferred":
             return False
         await asyncio.sleep(_LOOK_SECONDS)
@@ -148,7 +148,7 @@ async def _handle_of(identity: Identity) -> Mapping[str, Any] | None:
 
 
 async def state_of(identity: Identity) -> str | None:
-    """The state of a task; ``removed`` where Airflow does not know it any more.
+    """The state of a task; ``removed`` if Airflow no longer has the task instance.
 
     :param identity: the task.
     :raises Exception: Airflow does not answer.
@@ -163,5 +163,5 @@ async def state_of(identity: Identity) -> str | None:
         map_index=identity.map_index,
     )
     name = identity.task_id if identity.map_index < 0 else f"{identity.task_id}_{identity.map_index}"
-    # A task instance that is not in the database went with its run, or with its DAG.
+    # A task instance that is not in the database was deleted with its run or its DAG.
     return states.get(identity.run_id, {}).get(name, "removed")

@@ -1,4 +1,4 @@
-"""The hook: finds the backend that Airflow's configuration and connections name, and talks to it."""
+"""The hook: selects the backend by Airflow's configuration and connections, and calls it."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ from airflow_trainer_provider.spec.values.names import Namespace
 from airflow_trainer_provider.spec.values.words import Text
 
 if TYPE_CHECKING:
-    # What talks to clusters is imported where it is used: the local backend needs none of it.
+    # The modules for clusters are imported where they are used: the local backend does not need them.
     from airflow_trainer_provider.cluster.access.connection import ClusterConnection
     from airflow_trainer_provider.cluster.cluster import Cluster
 
-#: The log lines that are searched for the traceback of a failure.
+#: How many of the last log lines are searched for the traceback of a failure.
 _SEARCHED_LINES = 400
 #: Seconds for which a connection may be unreadable before a call that needs it fails.
 _UNREADABLE_SECONDS = 300.0
-#: Seconds between two attempts to read it, at first and at most.
+#: Seconds between two attempts to read a connection, at first and at most.
 _READ_FIRST = 1.0
 _READ_MOST = 30.0
 
@@ -73,8 +73,8 @@ _READ_MOST = 30.0
 class Choice:
     """The backend for a job.
 
-    :param backend: which runs it.
-    :param why: why it is this one; None where it was named.
+    :param backend: the backend that runs the job.
+    :param why: the reason for the choice; None if the user named the backend.
     """
 
     backend: Backend
@@ -82,15 +82,14 @@ class Choice:
 
 
 class TrainerHook(BaseHook):
-    """A training backend, as this Airflow is set up. Its coroutines belong into one event loop.
+    """Gives access to training backends, as configured in this Airflow. Await its coroutines in one event loop.
 
-    :param backend: one of :data:`~airflow_trainer_provider.hooks.backends.BACKENDS`, one that another package has
-        registered, or ``auto``; None takes
-        ``[trainer] backend``.
+    :param backend: one of :data:`~airflow_trainer_provider.hooks.backends.BACKENDS`, a backend that another package has
+        registered, or ``auto``; None uses ``[trainer] backend``.
     :param kubernetes_conn_id: the connection to the cluster.
-    :param namespace: where new jobs are made; None takes the connection's, and then ``[trainer] namespace``.
-    :param read_connection: how a connection is read in this process.
-    :raises SpecError: one of them has a value that it cannot have.
+    :param namespace: the namespace for new jobs. None uses the connection's, else ``[trainer] namespace``.
+    :param read_connection: reads a connection in this process.
+    :raises SpecError: a parameter has an invalid value.
     """
 
     def __init__(
@@ -105,14 +104,14 @@ class TrainerHook(BaseHook):
         self._kubernetes_conn_id = parse_field("kubernetes_conn_id", Text, kubernetes_conn_id) or DEFAULT_CONNECTION
         self._namespace = parse_field("namespace", Namespace, namespace)
         self._read_connection = read_connection
-        # One each: a backend remembers what it saw of a job at its end.
+        # One object for each backend, since a backend remembers the last state of an ended job.
         self._backends: dict[tuple[str, str, str | None], Backend] = {}
 
     @classmethod
     def for_job(cls, handle: JobHandle) -> TrainerHook:
         """The hook for the backend that a job runs on.
 
-        :param handle: the job; all else that is needed stands there too.
+        :param handle: the job's handle, which also has the job's location.
         """
         return cls(_backend_name(handle))
 
@@ -125,39 +124,39 @@ class TrainerHook(BaseHook):
     def name(self) -> str:
         """The backend's name, or ``auto``.
 
-        :raises SpecError: there is none of that name.
+        :raises SpecError: there is no backend with this name.
         """
         name = self._name or self.settings.backend
         check_backend("backend", name)
         return name
 
     async def namespace(self) -> str | None:
-        """Where a new job would be made in the cluster; None where it would run on this machine."""
+        """The namespace in which a new job would be created; None if it would run on this machine."""
         return None if self.name == LOCAL else self._namespace or await self._usual_namespace()
 
     def place(self, backend: Backend) -> JobPlace:
-        """Where the jobs of a backend are, whatever the settings are by the time of a look there.
+        """The place of a backend's jobs, independent of later changes to the settings.
 
-        :param backend: one of this hook's.
+        :param backend: one of this hook's backends.
         """
         if backend.name == LOCAL:
             return JobPlace(LOCAL, None, None)
-        # What the connection said of the namespace when the backend was made counts.
+        # The namespace that the connection named when the backend was created takes precedence.
         namespace = backend.namespace or self._namespace
         return JobPlace(backend.name, self._kubernetes_conn_id, namespace)
 
     async def choose(self, job: Plan) -> Choice:
         """The backend for a job; ``auto`` asks the cluster.
 
-        :param job: what is to run.
-        :raises SpecError: there is no backend of that name.
+        :param job: the job to run.
+        :raises SpecError: there is no backend with this name.
         :raises BackendUnavailable: there is no connection to a cluster, or the cluster has no backend for the job.
         """
         backends = await self.backends()
         return Choice(*await choose(backends, job)) if self.name == AUTO else Choice(backends[0])
 
     async def backends(self) -> list[Backend]:
-        """The backends on which this hook's jobs may be, those to prefer first: all of a cluster's for ``auto``.
+        """The backends that may have this hook's jobs, in order of preference; for ``auto`` all backends of a cluster.
 
         :raises BackendUnavailable: there is no connection to a cluster.
         """
@@ -165,17 +164,17 @@ class TrainerHook(BaseHook):
         return [await self._backend(name, self._kubernetes_conn_id, self._namespace) for name in names]
 
     async def search(self, wanted: Wanted) -> list[JobHandle]:
-        """The jobs that are looked for; see :func:`~airflow_trainer_provider.hooks.jobs.search`.
+        """The existing jobs that match; see :func:`~airflow_trainer_provider.hooks.jobs.search`.
 
-        :param wanted: which jobs.
+        :param wanted: which jobs to find.
         """
         return await search(await self.backends(), wanted)
 
     async def get(self, name: str, kind: str | None = None) -> Located:
-        """The job of a name; see :func:`~airflow_trainer_provider.hooks.jobs.get`.
+        """The job with a name; see :func:`~airflow_trainer_provider.hooks.jobs.get`.
 
-        :param name: of the job.
-        :param kind: of the job; None for any.
+        :param name: the job's name.
+        :param kind: the job's kind; None for any kind.
         """
         return await get(await self.backends(), name, kind)
 
@@ -186,14 +185,14 @@ class TrainerHook(BaseHook):
     async def clean_up(
         self, older_than: timedelta, selector: str | None = None, *, list_only: bool = False
     ) -> list[CleanedUp]:
-        """Delete this Airflow's jobs that no task needs any more, and what its interrupted submits have left.
+        """Delete this Airflow's jobs that no task needs any more, and the objects of its interrupted submits.
 
-        :param older_than: how long ago they ended at least, or were created.
-        :param selector: a label selector of Kubernetes; None for all.
-        :param list_only: find them, and delete nothing.
-        :raises SpecError: neither ``[trainer] deployment`` nor ``[api] base_url`` names this Airflow.
+        :param older_than: the minimum time since a job's end, or since an object's creation.
+        :param selector: a Kubernetes label selector; None for all jobs.
+        :param list_only: only list the jobs and objects, and delete nothing.
+        :raises SpecError: neither ``[trainer] deployment`` nor ``[api] base_url`` identifies this Airflow.
         """
-        # Airflows without a name would delete each other's jobs where they share a namespace.
+        # Airflows without an identifier that share a namespace would delete each other's jobs.
         if not self.settings.deployment and self.name != LOCAL:
             fix = "Set it, or [api] base_url: not to localhost, which any Airflow may have."
             raise SpecError([Problem("[trainer] deployment", "", "a name of this Airflow", fix)])
@@ -201,14 +200,14 @@ class TrainerHook(BaseHook):
         return await clean_up(await self.backends(), CleanUp(self.settings.deployment, before, selector, list_only))
 
     async def where(self) -> str:
-        """What messages say of where jobs are looked for."""
+        """The searched places, as messages name them."""
         return where(await self.backends())
 
     async def render(self, job: Plan, identity: Identity) -> str:
-        """The whole job as text. A cluster is asked only where the backend is not named.
+        """The whole job as text. Only backend ``auto`` sends requests to the cluster.
 
-        :param job: what would run.
-        :param identity: the task whose job it would be.
+        :param job: the job to render.
+        :param identity: the task that the job would belong to.
         """
         if self.name not in CLUSTER_BACKENDS:
             return (await self.choose(job)).backend.render(job, identity)
@@ -217,20 +216,20 @@ class TrainerHook(BaseHook):
         return self._unconnected(self.name, namespace).render(job, identity)
 
     def main_object(self, handle: JobHandle) -> MainObject | None:
-        """The Kubernetes object that stands for a job, as its handle has it; None where none does.
+        """The Kubernetes object that represents a job, as the job's handle identifies it; None if there is none.
 
         :param handle: the job.
         """
         return self._unconnected(_backend_name(handle), "").main_object(handle)
 
     async def backend_of(self, handle: JobHandle, *, timeout: float = _UNREADABLE_SECONDS) -> Backend:
-        """The backend that a job runs on, whatever this hook was made for.
+        """The backend that a job runs on, regardless of this hook's own parameters.
 
-        The job exists, so its connection does: one that cannot be read is waited for.
+        The job was submitted over a connection that existed: if it cannot be read, it is read again for a while.
 
         :param handle: the job.
-        :param timeout: seconds for which the connection is waited for.
-        :raises ConnectionUnreadable: it could not be read in time.
+        :param timeout: how many seconds to wait for the connection.
+        :raises ConnectionUnreadable: the connection could not be read in time.
         """
         name = _backend_name(handle)
         if name not in CLUSTER_BACKENDS:
@@ -258,10 +257,10 @@ class TrainerHook(BaseHook):
 
         ``[trainer] log_replicas`` selects the replicas whose lines are emitted.
 
-        :param only_until: phases in which the wait for a job created outside Airflow succeeds; None for a job of ours,
-            which has to succeed.
-        :param reports: where the job's progress is written meanwhile; None for nowhere.
-        :return: the whole outcome of the job, whose objects may be gone soon.
+        :param only_until: the phases in which the wait for a job created outside Airflow succeeds; None for a job of
+            this provider, which has to succeed.
+        :param reports: writes the job's progress during the wait; None writes nothing.
+        :return: the complete outcome, since the job's objects may be deleted soon.
         """
         wanted = self.settings.log_replicas
         backend = await self._backend_by(deadline, handle)
@@ -282,7 +281,7 @@ class TrainerHook(BaseHook):
         return (await self.outcome(handle, status, good, tracker)).masked(masked)
 
     async def _backend_by(self, deadline: datetime | None, handle: JobHandle) -> Backend:
-        """:meth:`backend_of`, for as long as the wait itself may take."""
+        """Call :meth:`backend_of`, which may take as long as the wait itself."""
         left = math.inf if deadline is None else (deadline - datetime.now(timezone.utc)).total_seconds()
         try:
             return await self.backend_of(handle, timeout=left)
@@ -300,13 +299,13 @@ class TrainerHook(BaseHook):
 
         :param handle: the job.
         :param status: its last status.
-        :param good: the phases that are no failure.
-        :param tracker: of the job's progress; None where that was not followed.
+        :param good: the phases that are not a failure.
+        :param tracker: the tracker of the job's progress; None if the progress was not followed.
         """
         if status.phase not in good:
             if status.phase is JobPhase.SUCCEEDED:
                 wanted = ", ".join(sorted(phase.value for phase in good))
-                message = f"it succeeded, and was waited for to be {wanted}"
+                message = f"it succeeded, but the wait was for the phase {wanted}"
                 status = status.model_copy(update={"reason": "Succeeded", "message": message})
             figures = failed_figures(status, tracker)
             return JobOutcome(failure=await self._diagnosis(handle, status), failed_figures=figures)
@@ -321,7 +320,7 @@ class TrainerHook(BaseHook):
         return (await (await self.backend_of(handle)).status(handle)).phase.ended
 
     async def acknowledge(self, handle: JobHandle) -> None:
-        """Note that the outcome has reached XCom.
+        """Acknowledge that the outcome has reached XCom.
 
         See :meth:`~airflow_trainer_provider.job.backend.Backend.acknowledge`.
 
@@ -330,7 +329,7 @@ class TrainerHook(BaseHook):
         await (await self.backend_of(handle)).acknowledge(handle)
 
     async def release(self, handle: JobHandle) -> None:
-        """Note that no task waits for the job; see :meth:`~airflow_trainer_provider.job.backend.Backend.release`.
+        """Mark that no task waits for the job; see :meth:`~airflow_trainer_provider.job.backend.Backend.release`.
 
         :param handle: the job.
         """
@@ -340,24 +339,24 @@ class TrainerHook(BaseHook):
         """Ask a job to end; see :meth:`~airflow_trainer_provider.job.backend.Backend.cancel`.
 
         :param handle: the job.
-        :param reason: what the job's status will say.
+        :param reason: the reason that the job's status will show.
         """
         await (await self.backend_of(handle)).cancel(handle, reason)
 
     async def cancel_task(
         self, identity: Identity, reason: str, handle: JobHandle | None = None, *, spare_released: bool = False
     ) -> None:
-        """Ask the jobs of a task to end, whoever waits for them.
+        """Ask the jobs of a task to end, even if other tasks wait for them.
 
-        :param identity: the task, and the try whose jobs are meant.
-        :param reason: what the jobs' status will say.
-        :param handle: a job that the task had: the others are on the same backend. None looks where this hook would
-            submit one. That of another task's job ends nothing: XCom can be edited.
-        :param spare_released: leave the jobs alone that outlive their task.
+        :param identity: the task and the try.
+        :param reason: the reason that the jobs' status will show.
+        :param handle: a job of the task, whose backend also has the task's other jobs. None searches the backends of
+            this hook. The handle of another task's job ends nothing, since users can edit XCom.
+        :param spare_released: do not end released jobs, which outlive their task.
         """
         for backend in [await self.backend_of(handle)] if handle else await self.backends():
             found = {each.uid: each for each in await backend.find(identity)}
-            # A component with other settings computes another identity.
+            # A component with other settings computes a different identity, and then does not find the job by it.
             if handle and handle.uid not in found and await _is_of(backend, handle, identity):
                 found[handle.uid] = handle
             for each in found.values():
@@ -365,10 +364,10 @@ class TrainerHook(BaseHook):
                     await backend.cancel(each, reason)
 
     async def end_earlier(self, identity: Identity) -> None:
-        """End the jobs of a task where this hook would submit one, and wait until none of their processes is left.
+        """End the jobs of a task on this hook's backends, and wait until none of their processes is left.
 
         :param identity: the task, and the try that starts its job elsewhere.
-        :raises SubmitError: a later try has one of them, or one does not end.
+        :raises SubmitError: a later try has one of the jobs, or a job does not end.
         """
         for backend in await self.backends():
             await backend.end_earlier(identity)
@@ -377,12 +376,12 @@ class TrainerHook(BaseHook):
         key = (name, conn_id, namespace)
         if key not in self._backends:
             made = await self._make(*key)
-            # Another caller may have been quicker.
+            # Another caller may have created the backend meanwhile.
             self._backends.setdefault(key, made)
         return self._backends[key]
 
     def _unconnected(self, name: str, namespace: str) -> Backend:
-        """A backend that asks no cluster: it checks, renders, and reads handles."""
+        """A backend without a connection to a cluster, to check and render jobs, and to read handles."""
         if name not in CLUSTER_BACKENDS:
             return self._without_cluster(name, "", None)
         from airflow_trainer_provider.cluster.backend import ClusterBackend
@@ -411,7 +410,7 @@ class TrainerHook(BaseHook):
         from airflow_trainer_provider.cluster.cluster import Cluster
 
         at_end(Cluster.close_all)
-        # Not a method: it would keep this hook, and all that it remembers, for as long as the cluster lives.
+        # Not a method: a bound method would keep this hook, and all its data, alive as long as the cluster object.
         return await Cluster.of(await self._connection(conn_id), partial(reread, self._read_connection, conn_id))
 
     async def _usual_namespace(self) -> str:
@@ -424,11 +423,11 @@ class TrainerHook(BaseHook):
     async def _connection(
         self, conn_id: str, *, has_existed: bool = False, timeout: float = _UNREADABLE_SECONDS
     ) -> ClusterConnection:
-        """Read a connection, again and again while Airflow or its secrets backends do not answer.
+        """Read a connection, and retry while Airflow or its secrets backends do not answer.
 
-        :param has_existed: a job was submitted through it: that Airflow finds none, or one that is wrong, is an outage
-            too.
-        :param timeout: seconds for which it is read again.
+        :param has_existed: whether a job was submitted over this connection. Then a connection that is missing or
+            invalid counts as an outage too.
+        :param timeout: how many seconds to retry.
         """
         deadline, pause, is_known = time.monotonic() + timeout, _READ_FIRST, False
         while True:
@@ -473,13 +472,13 @@ class TrainerHook(BaseHook):
         try:
             return await (await self.backend_of(handle)).log_tail(handle, replica, _SEARCHED_LINES)
         except Exception as error:
-            # Pods go, and their logs with them; a disk fails. The verdict does without.
+            # Pods may be deleted with their logs, or a disk may fail. The diagnosis is then made without lines.
             self.log.warning("No last lines of %s of training job %s: %s", replica, handle.name, error)
             return []
 
 
 async def _is_of(backend: Backend, handle: JobHandle, identity: Identity) -> bool:
-    """Whether a job is of the task, or of one in the same place of another deployment."""
+    """Whether a job belongs to the task, or to the same task of another deployment."""
     try:
         recorded = await backend.task_of(handle)
     except JobLost:
@@ -488,16 +487,16 @@ async def _is_of(backend: Backend, handle: JobHandle, identity: Identity) -> boo
 
 
 def _backend_name(handle: JobHandle) -> str:
-    """The backend of a job. A handle comes from XCom, where anything may write."""
+    """The name of a job's backend, validated: the handle comes from XCom, which users and tasks can write."""
     check_backend("job.backend", handle.backend, fix="Pass the handle that an operator made.", auto=False)
     return handle.backend
 
 
-#: What talks to a cluster, once it has been imported.
+#: The module for clusters, once it has been imported.
 _imported: list[ModuleType] = []
 
 
 async def _import_cluster() -> None:
-    """Import what talks to a cluster. It takes some tenths of a second, in which the event loop serves others."""
+    """Import the module for clusters in a thread. The import takes tenths of a second and must not block the loop."""
     if not _imported:
         _imported.append(await asyncio.to_thread(import_module, "airflow_trainer_provider.cluster.backend"))

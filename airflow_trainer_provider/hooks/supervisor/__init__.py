@@ -1,1 +1,1 @@
-"""Requests to the process that supervises this one, which hands them to Airflow's API server."""
+"""Requests to this process's supervisor, which forwards them to Airflow's API server."""

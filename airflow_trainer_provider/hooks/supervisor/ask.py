@@ -1,4 +1,4 @@
-"""Asks Airflow from a coroutine: in a thread, and one request at a time."""
+"""Sends requests to Airflow from a coroutine: in a thread, and one at a time."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 
 _T = TypeVar("_T")
-#: Held for a request from a thread: Airflow 3.1 mixes up the answers where two threads of a task ask at once.
+#: Held during a request: Airflow 3.1 mixes up the answers if two threads of a task send requests at the same time.
 _one_at_a_time = threading.Lock()
-#: A request that takes longer, as one to a slow secrets backend, does not keep others back; seconds.
+#: Seconds after which other requests no longer wait for a slow request, such as one to a slow secrets backend.
 _WAIT_SECONDS = 2.0
-#: How long the end of requests is waited for that were given up; seconds.
+#: How long to wait for the end of requests whose callers were cancelled, in seconds.
 _LAST_SECONDS = 60.0
-#: The requests that threads make or are about to make: a lock for each, which is released at its end. A signal handler
-#: that raises while its thread waits for one leaves nothing behind, where a condition would stay locked for all.
+#: The requests that threads send or are about to send: a lock for each, released at the end of the request. If a signal
+#: handler raises in a thread that waits for such a lock, no state is left behind. A condition would stay locked.
 _requests: set[threading.Lock] = set()
 
 
 async def ask(request: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-    """Make a request to Airflow in a thread: it blocks, and Airflow refuses it in an event loop.
+    """Send a request to Airflow in a thread, since requests block, and Airflow refuses them in an event loop.
 
-    :param request: one of Airflow's functions, or what calls some of them.
+    :param request: one of Airflow's functions, or a function that calls some of them.
     """
 
     def answer() -> _T:
         with _counted(), _turn():
             return request(*args, **kwargs)
 
-    # Not in asgiref's own thread, which a forked process does not have, and waits for without end.
+    # Not in asgiref's own thread: a forked process does not have it, and would wait for it for ever.
     return await sync_to_async(answer, thread_sensitive=False)()
 
 
 def finish_asking() -> None:
-    """Wait, for a bounded time, until no thread makes a request any more.
+    """Wait, for a bounded time, until no thread sends a request any more.
 
-    One that was given up goes on, and Airflow 3.1 would mix up its answer with those that the task itself asks for.
+    A request whose caller was cancelled continues, and Airflow 3.1 would mix up its answer with those to the task's own
+    requests.
     """
     give_up_at = time.monotonic() + _LAST_SECONDS
     while requests := tuple(_requests):

@@ -1,4 +1,4 @@
-"""Requests of all jobs of a process, one after the other."""
+"""A queue that sends the requests of all jobs of a process one after the other."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from weakref import WeakKeyDictionary
 
 from airflow_trainer_provider.timeouts import with_timeout
 
-#: After a write, so many times its duration pass before the next one: triggers share their process, and its supervisor.
+#: The pause after a request, as a multiple of its duration: all triggers share their process and its supervisor.
 _PAUSE = 4
-#: Seconds. One request that takes long, while Airflow's API server starts, must not silence all jobs for minutes.
+#: The longest pause, in seconds: a single slow request, e.g. while Airflow's API server starts, must not silence all
+#: jobs for minutes.
 _LONGEST_PAUSE = 10.0
 
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, RequestQueue] = WeakKeyDictionary()
 
 
 class Turn(Enum):
-    """Which request comes first; those of the same turn in their order."""
+    """The priority of a request. Requests with the same priority are sent in their order."""
 
-    #: A job has ended, and its last report has little time.
+    #: A job has ended, and there is little time for its last report.
     LAST = 0
-    #: The lines of a job wait. At the start of a triggerer many do.
+    #: A job's log lines wait for the answer, as the lines of many jobs do when a triggerer starts.
     SOON = 1
-    #: After a pause.
+    #: The request can wait for the pause.
     USUAL = 2
 
 
 @dataclass(eq=False)
 class _Request:
     work: Callable[[], Coroutine[Any, Any, None]]
-    # What is logged meanwhile goes to the log of the task that asks, and not of the one that asked first.
+    # Lines that are logged during the request belong to the log of the requesting task, not of the first task.
     context: Context = field(default_factory=copy_context)
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class RequestQueue:
-    """Runs requests of all jobs of an event loop one after the other, and for a bounded share of the time.
+    """Runs the requests of all jobs of an event loop one after the other, and for a bounded share of the time.
 
-    However many jobs report, each is then only written less often. Use :meth:`here`.
+    With more jobs, each job's reports are only written less often. Use :meth:`here`.
     """
 
     def __init__(self) -> None:
@@ -55,17 +56,17 @@ class RequestQueue:
 
     @classmethod
     def here(cls) -> RequestQueue:
-        """The one of the running event loop."""
+        """The queue of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in _queues:
             _queues[loop] = cls()
         return _queues[loop]
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]], turn: Turn = Turn.USUAL) -> None:
-        """Wait for a turn, and make a request.
+        """Wait in the queue, and then run a request.
 
-        :param work: makes it; not called where the caller was cancelled before.
-        :param turn: when it comes.
+        :param work: returns the request's coroutine; not called if the caller was cancelled before.
+        :param turn: the request's priority.
         """
         request = _Request(work)
         self._waiting[turn].append(request)
@@ -80,7 +81,7 @@ class RequestQueue:
             if request.done.done():
                 continue
             began = time.monotonic()
-            # Not cancelled with its caller: the thread goes on anyway.
+            # Not cancelled with its caller: the request's thread continues in any case.
             work = request.context.run(asyncio.ensure_future, request.work())
             results = await asyncio.gather(work, return_exceptions=True)
             now = time.monotonic()
@@ -93,7 +94,7 @@ class RequestQueue:
                 request.done.set_result(None)
 
     async def _next(self) -> _Request | None:
-        """The next request, when its time has come; None where there is none."""
+        """The next request, after the pause that it has to wait for; None if there is no request."""
         while (turn := self._first()) is Turn.USUAL:
             self._is_urgent.clear()
             try:
