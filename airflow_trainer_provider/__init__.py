@@ -1,6 +1,6 @@
 """Training jobs in Airflow: operators and sensors for distributed training.
 
-The names below are loaded on first use, so that importing the package costs a DAG file nothing.
+The names below are loaded on first use, so that a DAG file can import the package at no cost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The errors of training jobs: each names the object, the reason and the way out."""
+"""The errors of training jobs: each names the object, the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from airflow_trainer_provider.text.printable import printable
 from airflow_trainer_provider.text.redaction import redacted, redacted_text
 
-#: The most characters of a value in an error.
+#: The maximum number of characters of a value in an error.
 _SHOWN = 300
 
 
 class TrainJobError(Exception):
-    """Base of every error that this provider raises on purpose. Its message is printable and contains no secret."""
+    """Base class of the provider's own errors. The message is printable and contains no secret."""
 
-    #: Whether the same task, tried again unchanged, can end differently.
+    #: Whether a retry of the unchanged task can end differently.
     retryable = True
 
     def __init__(self, message: str = "") -> None:
@@ -25,11 +25,11 @@ class TrainJobError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with what the user asked for.
+    """One problem of the user's spec.
 
     :param field: the field's path as the user writes it, e.g. ``replicas.worker.env``.
-    :param value: the value that was given; None where the field is missing.
-    :param allowed: what would have been accepted.
+    :param value: the value that was given; None if the field is missing.
+    :param allowed: the values that are accepted.
     :param fix: what to do instead.
     """
 
@@ -43,7 +43,7 @@ class Problem:
 
 
 def _shown(value: Any) -> str:
-    """A value in an error: one that is long is cut."""
+    """A value as an error shows it; a long value is truncated."""
     if isinstance(value, int) and value.bit_length() > _SHOWN:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
@@ -51,9 +51,9 @@ def _shown(value: Any) -> str:
 
 
 class SpecError(TrainJobError):
-    """What was asked for cannot be a job. Nothing was created.
+    """The spec is invalid. Nothing was created.
 
-    :param problems: everything that is wrong, not just the first.
+    :param problems: all problems, not only the first one.
     """
 
     retryable = False
@@ -69,7 +69,7 @@ class UnsupportedField(SpecError):
     """The spec is valid, but this backend cannot express one of its fields.
 
     :param backend: the backend's name.
-    :param problem: the field, its value, what the backend can do, and the way out.
+    :param problem: the field, its value, what the backend supports, and the remedy.
     """
 
     def __init__(self, backend: str, problem: Problem) -> None:
@@ -84,10 +84,10 @@ class Violation:
     """A value that a policy of the administrator does not allow.
 
     :param field: the field's path as the user writes it.
-    :param value: that it has; None for no value.
-    :param rule: what the policy asks for.
-    :param reason: the policy's.
-    :param file: that holds the policy.
+    :param value: the field's value; None if it has none.
+    :param rule: what the policy demands.
+    :param reason: the reason that the policy gives.
+    :param file: the file with the policy.
     """
 
     field: str
@@ -104,7 +104,7 @@ class Violation:
 class PolicyViolation(TrainJobError):
     """The administrator's policies do not allow the job. Nothing was created.
 
-    :param violations: all of them, not just the first.
+    :param violations: all violations, not only the first one.
     """
 
     retryable = False
@@ -119,16 +119,16 @@ class PolicyViolation(TrainJobError):
 
 
 class BackendUnavailable(TrainJobError):
-    """There is no backend to run the job on."""
+    """There is no backend that can run the job."""
 
     retryable = False
 
 
 class ConnectionUnreadable(TrainJobError):
-    """Airflow, or a secrets backend, did not answer when a connection was read. It may exist.
+    """Airflow, or a secrets backend, did not answer when a connection was read. The connection may exist.
 
-    :param conn_id: of the connection.
-    :param why: what did not answer, and how.
+    :param conn_id: the connection's ID.
+    :param why: the component that did not answer, and its error.
     """
 
     def __init__(self, conn_id: str, why: str) -> None:
@@ -139,9 +139,9 @@ class ConnectionUnreadable(TrainJobError):
 
 
 class SubmitError(TrainJobError):
-    """The backend did not take the job.
+    """The backend did not accept the job.
 
-    :param retryable: whether the same task, tried again unchanged, can be taken.
+    :param retryable: whether a retry of the unchanged task can succeed.
     """
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:
@@ -150,14 +150,14 @@ class SubmitError(TrainJobError):
 
 
 class ApiError(TrainJobError):
-    """The Kubernetes API did not do what it was asked to. Says nothing about the job itself.
+    """A request to the Kubernetes API failed. The error implies nothing about the state of the job.
 
-    :param message: what was asked, and what the API server answered.
-    :param status: HTTP status; None where no answer came.
-    :param reason: of the Status object, e.g. ``AlreadyExists``.
-    :param retry_after: seconds, where the API server named them.
-    :param answer: the API server's own words.
-    :param causes: (field, what is wrong with it), where the API server named them.
+    :param message: the request, and the API server's answer.
+    :param status: the HTTP status; None if there was no answer.
+    :param reason: the reason in the Status object, e.g. ``AlreadyExists``.
+    :param retry_after: the seconds after which the API server asks the client to retry; None if it names none.
+    :param answer: the message in the API server's answer.
+    :param causes: (field, problem) for each field that the API server names.
     """
 
     def __init__(
@@ -175,25 +175,25 @@ class ApiError(TrainJobError):
         self.retry_after = retry_after
         self.answer = answer
         self.causes = tuple(causes)
-        #: Bytes of the object as JSON, where one was to be created.
+        #: The size of the object as JSON, in bytes, if the request was to create one.
         self.sent_bytes: int | None = None
         super().__init__(message)
 
     @property
     def is_not_found(self) -> bool:
-        """Whether there is no such object."""
+        """Whether the object does not exist."""
         return self.status == 404
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the object is there already, or has changed since it was read."""
+        """Whether the object already exists, or has changed since it was read."""
         return self.status == 409
 
 
 class ManageError(TrainJobError):
-    """What was asked of a job that is there cannot be done.
+    """An operation on an existing job is not possible.
 
-    :param retryable: whether it can be done at another time.
+    :param retryable: whether the operation may be possible later.
     """
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:
@@ -202,9 +202,9 @@ class ManageError(TrainJobError):
 
 
 class JobLost(TrainJobError):
-    """The job that a handle names is no longer there, and neither is its outcome.
+    """The job of a handle no longer exists, and its outcome is lost.
 
-    :param retryable: False where the job has ended, so that the same task, tried again, would train a second time.
+    :param retryable: False if the job has ended, so that a retry of the task would train a second time.
     """
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:
@@ -213,10 +213,10 @@ class JobLost(TrainJobError):
 
 
 class NoValue(TrainJobError):
-    """The job of a function has succeeded, and the function's value cannot be had: another try would train again."""
+    """The job of a function has succeeded, but the function's value is not available. A retry would train again."""
 
     retryable = False
 
 
 class JobTimeout(TrainJobError):
-    """The job was ended because the task's own time was up."""
+    """The deadline of a wait has passed before the job ended. The job itself continues."""

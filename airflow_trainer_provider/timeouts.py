@@ -1,6 +1,6 @@
-"""Waits that end: a time-out that no cancellation gets lost in, and tasks that are cancelled until they have ended.
+"""Bounded waits: a timeout that does not lose a cancellation, and the cancellation of tasks until they have ended.
 
-Where the work may go on after the time-out, ``asyncio.wait(tasks, timeout=...)`` is right: it cancels nothing, and a
+Where the work may continue after the timeout, use ``asyncio.wait(tasks, timeout=...)``: it cancels nothing, and a
 cancellation of its caller reaches the caller.
 """
 
@@ -12,23 +12,23 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-#: How soon a task that goes on though it was cancelled is cancelled again, in seconds. Longer than any clean-up takes,
-#: which this would cut short: the last save of a log cursor has 5.
+#: After how many seconds a task that continues despite its cancellation is cancelled again. This is longer than any
+#: clean-up, which would be interrupted otherwise: the last save of a log cursor may take 5 s.
 _AGAIN_SECONDS = 10.0
 
 
 async def with_timeout(work: Awaitable[_T], seconds: float | None) -> _T:
-    """Wait for something, and cancel it where it takes too long.
+    """Wait for an awaitable, and cancel it if it takes too long.
 
-    ``asyncio.wait_for()`` of Python 3.10 and 3.11 swallows a cancellation of its caller that comes in the same round of
-    the event loop as what it waits for (https://github.com/python/cpython/issues/86296): the caller then goes on, and
-    who waits for its end waits for ever. This does not.
+    ``asyncio.wait_for()`` of Python 3.10 and 3.11 loses a cancellation of its caller that arrives in the same iteration
+    of the event loop as the result (https://github.com/python/cpython/issues/86296): the caller then continues, and
+    code that waits for its end waits for ever. This function keeps the cancellation.
 
-    :param work: what to wait for. It is cancelled with the caller, too.
-    :param seconds: how long it may take; None for ever.
-    :return: what the work returns; what it raises is raised here. That also counts where it ends in its own way though
-        it was cancelled.
-    :raises asyncio.TimeoutError: it took longer.
+    :param work: the awaitable. It is also cancelled if the caller is cancelled.
+    :param seconds: the maximum time; None for no limit.
+    :return: the result of the work; its exceptions are raised here. This also applies if the work ends with a result or
+        an exception of its own after it was cancelled.
+    :raises asyncio.TimeoutError: the work took longer.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -42,10 +42,10 @@ async def with_timeout(work: Awaitable[_T], seconds: float | None) -> _T:
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks, and wait until they have ended: one that swallows the cancellation is cancelled again.
+    """Cancel tasks, and wait until they have ended. A task that suppresses the cancellation is cancelled again.
 
-    :param tasks: of which some may have ended. What they raise is dropped.
-    :raises asyncio.CancelledError: the caller was cancelled meanwhile. The tasks have ended then, too.
+    :param tasks: the tasks; some may have ended. Their exceptions are dropped.
+    :raises asyncio.CancelledError: the caller was cancelled meanwhile. The tasks have ended in this case, too.
     """
     tasks = list(tasks)
     cancelled: asyncio.CancelledError | None = None
