@@ -1,4 +1,4 @@
-"""Presets: named parts of a spec in files of the administrator, from which jobs are put together.
+"""Presets: named parts of a spec, in the administrator's files, that tasks combine to define jobs.
 
-It imports neither Airflow nor the kinds.
+This package imports neither Airflow nor the kinds.
 """

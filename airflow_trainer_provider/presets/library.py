@@ -20,7 +20,7 @@ from airflow_trainer_provider.spec.values.words import Text, rendered_hint
 
 #: The option that names the folder.
 OPTION = "[trainer] presets_folder"
-#: The keys of a file that are no fields of a spec.
+#: The keys of a preset's file that are not fields of a spec.
 _DESCRIPTION, _INSTRUCTIONS = "description", "env_instructions"
 _MOST_PRESETS = 16
 
@@ -29,10 +29,10 @@ _MOST_PRESETS = 16
 class Preset:
     """A named part of a spec.
 
-    :param name: its file's path in the folder, without the suffix.
-    :param file: where it stands.
-    :param fields: of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, as the file has them.
-    :param description: what it is for; empty where the file does not say.
+    :param name: the path of its file in the folder, without the suffix.
+    :param file: its file.
+    :param fields: fields of :class:`~airflow_trainer_provider.spec.job.TrainJobSpec`, as written in the file.
+    :param description: the purpose of the preset; empty if the file has none.
     :param env_instructions: name of an environment variable -> how to choose its value, for a form.
     """
 
@@ -66,8 +66,8 @@ _Names = Annotated[tuple[Text, ...], Field(max_length=_MOST_PRESETS), BeforeVali
 def preset_names(value: Any) -> tuple[str, ...]:
     """The names in an operator's ``presets``.
 
-    :param value: a list of names, a name, or a text with commas between names, as a template renders it.
-    :raises SpecError: it is something else.
+    :param value: a list of names, a name, or a text with names separated by commas, as a template renders it.
+    :raises SpecError: the value is of another type.
     """
     return tuple(parse_field("presets", _Names, value) or ())
 
@@ -75,8 +75,8 @@ def preset_names(value: Any) -> tuple[str, ...]:
 def find_presets(folder: Path | None) -> dict[str, Path]:
     """All presets: name -> file.
 
-    :param folder: that ``[trainer] presets_folder`` names; None where it names none, and there are no presets.
-    :raises SpecError: there is no such folder.
+    :param folder: the folder that ``[trainer] presets_folder`` names; None if it is not set: there are no presets then.
+    :raises SpecError: the folder does not exist.
     """
     return {} if folder is None else yaml_files(OPTION, folder)
 
@@ -84,10 +84,11 @@ def find_presets(folder: Path | None) -> dict[str, Path]:
 def load_presets(folder: Path | None, names: Sequence[str]) -> list[Preset]:
     """Read presets.
 
-    :param folder: that ``[trainer] presets_folder`` names; None where it names none.
-    :param names: of the presets.
-    :return: in the order of the names.
-    :raises SpecError: one does not exist, naming the nearest; or a file is wrong, naming the file and its fields.
+    :param folder: the folder that ``[trainer] presets_folder`` names; None if it is not set.
+    :param names: the names of the presets.
+    :return: the presets in the order of the names.
+    :raises SpecError: a preset does not exist (the error names a similar one), or a file is invalid (the error names
+        the file and its fields).
     """
     if names and folder is None:
         fix = f"Drop presets, or set {OPTION} in Airflow's configuration."
@@ -103,11 +104,11 @@ def load_presets(folder: Path | None, names: Sequence[str]) -> list[Preset]:
 
 
 def load_preset(name: str, file: Path) -> Preset:
-    """Read one preset, and validate every field that stands in it.
+    """Read one preset, and validate each of its fields.
 
-    :param name: of the preset.
-    :param file: that holds it.
-    :raises SpecError: naming the file and its fields.
+    :param name: the preset's name.
+    :param file: the preset's file.
+    :raises SpecError: the file is invalid; the error names the file and its fields.
     """
     fields = read_mapping(file)
     try:

@@ -1,4 +1,4 @@
-"""Lays parts of a spec over each other, and keeps which field came from which part."""
+"""Merges parts of a spec, and records which field came from which part."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from airflow_trainer_provider.spec.values.plain import Place, path
 
-#: Each of these says how many nodes there are: one in a later part replaces those in earlier ones.
+#: The fields that set the number of nodes: one of them in a later part removes all others from earlier parts.
 _SIZES: tuple[Place, ...] = (("num_nodes",), ("num_workers",), ("elastic",), ("replicas", "worker", "replicas"))
-#: Its values are whole, whatever they are made of: a variable has one source.
+#: The mapping whose values are replaced as a whole, even if they are mappings: a variable has a single source.
 _WHOLE_VALUES = "env"
-#: More fields of a part are counted in the log, and not named.
+#: How many fields of a part the log names; further fields are only counted.
 _MOST_NAMED = 20
 
 
 @dataclass
 class Merged:
-    """Fields of a spec, and where they come from.
+    """Fields of a spec, and their sources.
 
-    :param fields: of the spec.
-    :param sources: place of a value, from the outside in -> name of the part that it comes from. A mapping has one
+    :param fields: the spec's fields.
+    :param sources: path of a value, from the outermost key -> name of the part that it comes from. A mapping has one
         entry for each of its values.
     """
 
@@ -29,14 +29,14 @@ class Merged:
     sources: dict[Place, str] = field(default_factory=dict)
 
     def is_from(self, *sources: str) -> bool:
-        """Whether all fields come from some parts.
+        """Whether all fields come from the given parts.
 
-        :param sources: their names.
+        :param sources: the names of the parts.
         """
         return set(self.sources.values()) <= {*sources}
 
     def summary(self) -> str:
-        """Which fields come from which part, in one line, without their values."""
+        """One line that names the fields from each part, without their values."""
         places: dict[str, list[str]] = {}
         for place, source in self.sources.items():
             places.setdefault(source, []).append(path(place))
@@ -44,11 +44,11 @@ class Merged:
 
 
 def merge(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Merged:
-    """Merge parts of a spec; what stands in a later one wins.
+    """Merge parts of a spec; the values of later parts take precedence.
 
-    Mappings are merged field by field, ``env`` name by name. Any other value, a list too, is replaced as a whole.
+    Mappings are merged field by field, and ``env`` by name. All other values, including lists, are replaced as a whole.
 
-    :param parts: (name for people, fields made of plain values), in order.
+    :param parts: (name for messages, fields as plain values), in order.
     """
     merged = Merged()
     for name, fields in parts:
@@ -61,9 +61,9 @@ def fill(merged: Merged, place: Place, value: Any, source: str) -> None:
     """Set one value.
 
     :param merged: the fields, which are changed.
-    :param place: of the value, from the outside in.
+    :param place: the path of the value, from the outermost key.
     :param value: a plain value.
-    :param source: the name of the part that it comes from.
+    :param source: the name of the part that the value comes from.
     """
     part: Any = value
     for key in reversed(place):
@@ -72,9 +72,9 @@ def fill(merged: Merged, place: Place, value: Any, source: str) -> None:
 
 
 def has_size(fields: Mapping[str, Any]) -> bool:
-    """Whether fields of a spec say how many nodes there are.
+    """Whether the fields of a spec set the number of nodes.
 
-    :param fields: made of plain values.
+    :param fields: the fields, as plain values.
     """
     return any(_has(fields, place) for place in _SIZES)
 
@@ -101,7 +101,7 @@ def _has(fields: Any, place: Place) -> bool:
 def _laid(
     merged: Merged, under: Mapping[str, Any], fields: Mapping[str, Any], place: Place, source: str
 ) -> dict[str, Any]:
-    """A copy of what lies under fields, with these over it. None of the given mappings is changed."""
+    """Merge ``fields`` over ``under`` into a new mapping. The given mappings are not changed."""
     result = dict(under)
     is_whole = place[-1:] == (_WHOLE_VALUES,)
     for key, value in fields.items():

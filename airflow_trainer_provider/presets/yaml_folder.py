@@ -17,11 +17,11 @@ _CORRECT = "Correct Airflow's configuration."
 def yaml_files(option: str, folder: Path) -> dict[str, Path]:
     """The YAML files of a folder and its subfolders: name -> file. A name is the path in the folder without its suffix.
 
-    Hidden files and folders are left out, as are the copies that a mounted ConfigMap keeps in them.
+    Hidden files and folders are skipped, and with them the copies that a mounted ConfigMap keeps in hidden folders.
 
-    :param option: which names the folder, for the error.
+    :param option: the option that names the folder, for the error.
     :param folder: the folder.
-    :raises SpecError: there is no such folder, or two files have one name.
+    :raises SpecError: the folder does not exist, or two files have the same name.
     """
     if not folder.is_dir():
         raise SpecError([Problem(option, str(folder), "a folder that this process can read", _CORRECT)])
@@ -38,10 +38,10 @@ def yaml_files(option: str, folder: Path) -> dict[str, Path]:
 
 
 def read_mapping(file: Path) -> dict[str, Any]:
-    """The one mapping that a file holds, made of plain values. An empty file is an empty mapping.
+    """The single mapping in a file, as plain values. An empty file is an empty mapping.
 
-    :param file: its path.
-    :raises SpecError: it cannot be read, or holds something else. The error quotes no value, which may be a secret.
+    :param file: the file's path.
+    :raises SpecError: the file cannot be read, or has other content. The error quotes no values, as they may be secret.
     """
     allowed = "a file with one YAML mapping, whose keys are text"
     try:
@@ -59,9 +59,9 @@ def read_mapping(file: Path) -> dict[str, Any]:
 
 
 def in_file(file: Path, error: SpecError) -> SpecError:
-    """An error of what a file holds, naming the file beside each field.
+    """The same error with the file's path added to each field.
 
-    :param file: its path.
-    :param error: naming fields of the file.
+    :param file: the file's path.
+    :param error: an error about fields of the file.
     """
     return SpecError([replace(each, field=f"{file}: {each.field}") for each in error.problems])
