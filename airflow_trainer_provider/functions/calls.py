@@ -1,4 +1,4 @@
-"""What a call in a DAG file calls, and whether that changes the object of the call, or its arguments."""
+"""Finds the functions that calls in a DAG file run, and whether a call changes its object or its arguments."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from functools import cached_property
 from airflow_trainer_provider.functions.runner import TRAINING
 from airflow_trainer_provider.functions.source import FunctionNode, SourceFile, names_in
 
-#: Methods that change their object, wherever the call stands; a call that is a whole statement has no other purpose.
+#: Methods that change their object, wherever they are called. Any other method is assumed to change its object if the
+#: call is a whole statement, which has no other purpose.
 _CHANGING = frozenset(
     {"add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft"}
     | {"register", "remove", "reverse", "setdefault", "sort", "update"}
 )
-#: Methods whose value is a part of their object, or whose values are.
+#: Methods that return a part of their object, or several parts.
 _GETTERS = frozenset({"get", "setdefault", "values", "items", "pop"})
-#: Functions and methods that are called for what they write, and change nothing.
+#: Functions and methods that only write output, and change nothing.
 _WRITING = frozenset({"print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"})
-#: Functions of others that change their arguments, and return a value.
+#: Functions of Python that change their arguments and also return a value.
 _TAKING = frozenset({"next", "heappop", "heapreplace", "heappushpop"})
 _SETTING = frozenset({"setattr", "delattr"})
-#: Methods of a class that creating an object of it calls.
+#: Methods of a class that run when an object of the class is created.
 _CREATING = frozenset({"__new__", "__init__", "__post_init__"})
 #: Decorators of Airflow whose functions run when the file is parsed.
 _PARSED = frozenset({"dag", "task_group"})
@@ -42,15 +43,15 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> list[tuple[ast.alias, str]]
 
 
 def is_airflows(module: str) -> bool:
-    """Whether a module is one of Airflow's, which no job has.
+    """Whether a module is part of Airflow or of this provider, so that a job does not have it.
 
-    :param module: its full name.
+    :param module: the module's full name.
     """
     return module.partition(".")[0] in _AIRFLOW and module != TRAINING
 
 
 def root_of(node: ast.expr) -> Iterator[str]:
-    """The name at which ``name.a["b"].c("d")`` begins; none for a name alone.
+    """The name with which an expression such as ``name.a["b"].c("d")`` begins; nothing for a plain name.
 
     :param node: an expression.
     """
@@ -67,7 +68,7 @@ def root_of(node: ast.expr) -> Iterator[str]:
 
 
 def base_of(node: ast.expr) -> Iterator[str]:
-    """The name of which an expression is the value, or a part of it.
+    """The name whose value, or a part of it, an expression evaluates to.
 
     :param node: an expression.
     """
@@ -83,7 +84,7 @@ def base_of(node: ast.expr) -> Iterator[str]:
 
 
 class Callees:
-    """Knows the functions and classes of a file.
+    """The functions and classes of a file, by which calls are resolved.
 
     :param file: the file.
     """
@@ -107,7 +108,7 @@ class Callees:
 
     @cached_property
     def airflow(self) -> frozenset[str]:
-        """The names of what comes from Airflow: imports, the operators and tasks that are made with them."""
+        """The names of objects from Airflow: imports, and the operators and tasks that are created with them."""
         imports = (each for each in self._nodes if isinstance(each, (ast.Import, ast.ImportFrom)))
         found = {_bound(alias) for each in imports for alias, module in modules_of(each) if is_airflows(module)}
         made = [pair for each in self._nodes for pair in _made(each)]
@@ -131,9 +132,9 @@ class Callees:
         return frozenset({*self._functions, *self._classes})
 
     def of(self, called: ast.expr) -> list[FunctionNode]:
-        """The functions of the file that run where something is called; none for a task of Airflow.
+        """The functions of the file that a call runs; none for a task of Airflow.
 
-        :param called: what is called.
+        :param called: the called expression.
         """
         if isinstance(called, ast.Attribute):
             return self._methods.get(called.attr, [])
@@ -149,11 +150,11 @@ class Callees:
         return not made or any(_last(each) in _PARSED for each in made)
 
     def changed_object(self, call: ast.Call, bare: bool, stays: bool) -> Iterator[str]:
-        """The name whose value ``name.method(...)`` as a whole statement, or ``setattr(name, ...)`` changes.
+        """The name whose value a call changes: ``name.method(...)`` as a whole statement, or ``setattr(name, ...)``.
 
         :param call: the call.
-        :param bare: whether it is a whole statement.
-        :param stays: whether it cannot travel.
+        :param bare: whether the call is a whole statement.
+        :param stays: whether the call cannot be copied.
         """
         function = call.func
         if _last(function) in _SETTING:
@@ -165,7 +166,7 @@ class Callees:
             yield from (each for each in root_of(function) if not (stays and each in self._imported))
 
     def changed_by_method(self, node: ast.Attribute | ast.Subscript) -> Iterator[str]:
-        """The name whose value ``name.append`` changes, wherever it stands: ``map(name.append, ...)`` does as well.
+        """The name whose value a method such as ``name.append`` changes, even without a call: ``map(name.append, x)``.
 
         :param node: the method.
         """
@@ -174,10 +175,10 @@ class Callees:
             yield from root_of(node)
 
     def may_change_arguments(self, call: ast.Call, bare: bool) -> bool:
-        """Whether a call of what the file does not define may change the arguments.
+        """Whether a call of a function that the file does not define may change the arguments.
 
         :param call: the call.
-        :param bare: whether it is a whole statement.
+        :param bare: whether the call is a whole statement.
         """
         name = _last(call.func)
         if name in _TAKING:
@@ -187,7 +188,7 @@ class Callees:
         return bare and not known and bool(roots & self._imported) and not roots & self.airflow
 
     def is_mutable(self, name: str) -> bool:
-        """Whether what a name is bound to may be changed by a function that is given it.
+        """Whether a function that receives the value of a name may change that value.
 
         :param name: the name.
         """
@@ -195,9 +196,9 @@ class Callees:
         return not bindings or any(_makes_mutable(each.node) for each in bindings)
 
     def registry(self, decorator: ast.expr) -> Iterator[str]:
-        """The name whose value keeps what is decorated, as ``@name.register`` does.
+        """The name whose value registers the decorated function or class, as with ``@name.register``.
 
-        :param decorator: of a function or a class.
+        :param decorator: the decorator of a function or a class.
         """
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         for name in root_of(called):
@@ -205,7 +206,7 @@ class Callees:
                 yield name
 
     def keepers_of(self, node: ast.ClassDef) -> tuple[set[str], list[FunctionNode]]:
-        """The classes that keep their subclasses, and their methods that are called with a new one.
+        """The base classes that register their subclasses, and the methods that are called for a new subclass.
 
         :param node: a class.
         """
@@ -220,7 +221,7 @@ class Callees:
         return any(isinstance(each, ast.Attribute) and each.attr == "__subclasses__" for each in self._nodes)
 
     def _ancestors(self, node: ast.ClassDef) -> tuple[list[ast.ClassDef], list[ast.ClassDef]]:
-        """The classes of the file that a class is made from, and the metaclasses."""
+        """The base classes of a class, direct and indirect, and the metaclasses, as far as the file defines them."""
         todo, bases, metaclasses = [node], list[ast.ClassDef](), list[ast.ClassDef]()
         while todo:
             each = todo.pop()
@@ -239,7 +240,7 @@ def _methods(node: ast.ClassDef) -> list[FunctionNode]:
 
 
 def _made(node: ast.AST) -> Iterator[tuple[set[str], set[str]]]:
-    """The names that a part of a syntax tree binds, and those that it makes their values with."""
+    """The names that a node of a syntax tree binds, and the names whose calls create their values."""
     if isinstance(node, ast.Assign):
         yield {name for each in node.targets for name in names_in(each)}, _callers(node.value)
     elif isinstance(node, ast.withitem) and node.optional_vars:
@@ -249,7 +250,7 @@ def _made(node: ast.AST) -> Iterator[tuple[set[str], set[str]]]:
 
 
 def _callers(node: ast.expr) -> set[str]:
-    """The names at which an expression begins, and for a call those of its function and arguments."""
+    """The names with which an expression begins; for a call, also those of its function and its arguments."""
     found = {*root_of(node), *base_of(node)}
     if isinstance(node, ast.Call):
         found |= _callers(node.func).union(*map(_callers, node.args))
@@ -257,12 +258,12 @@ def _callers(node: ast.expr) -> set[str]:
 
 
 def _is_path(method: ast.expr) -> bool:
-    """Whether a method is one of ``sys.path``: the paths of the worker's modules are none of the job's."""
+    """Whether a method belongs to ``sys.path``: changes of the worker's module paths do not apply to the job."""
     return isinstance(method, ast.Attribute) and ast.unparse(method.value) == "sys.path"
 
 
 def _last(node: ast.expr) -> str:
-    """``c`` of ``a.b.c(...)``."""
+    """The last name of a possibly called expression: ``c`` for ``a.b.c(...)``."""
     called = node.func if isinstance(node, ast.Call) else node
     if isinstance(called, ast.Attribute):
         return called.attr

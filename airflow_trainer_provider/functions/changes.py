@@ -1,4 +1,4 @@
-"""Which statements at the top level of a file change a value that others have bound: these travel with it."""
+"""Finds the top-level statements of a file that change a value which other statements bind: they are copied with it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cached_property, lru_cache
 from airflow_trainer_provider.functions.calls import Callees, base_of, root_of
 from airflow_trainer_provider.functions.source import FunctionNode, SourceFile, Statement, bound_in, executed
 
-#: Statements whose changes are refused, as they do not travel; a call of a module's function in them is no change.
+#: Statements that are not copied, so that changes in them are refused. A call of a module's function is no change here.
 BLOCKS = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
 _PARTS = (ast.Attribute, ast.Subscript)
 
 
 @lru_cache(maxsize=4)
 def changes_of(file: SourceFile) -> Mapping[str, tuple[Statement, ...]]:
-    """Name -> the statements at the top level that change its value, beside those that bind it.
+    """Name -> the top-level statements that change its value without binding it.
 
     :param file: a DAG file.
     """
@@ -30,12 +30,12 @@ def changes_of(file: SourceFile) -> Mapping[str, tuple[Statement, ...]]:
 
 
 def _is_for_scripts(node: ast.stmt) -> bool:
-    """Whether a statement runs neither in Airflow nor in the job."""
+    """Whether a statement runs only if the file is run as a script, and so neither in Airflow nor in the job."""
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'" and not node.orelse
 
 
 class _Scanner:
-    """Finds the names whose values a piece of a file changes, by the functions of the file that it calls too."""
+    """Finds the names whose values a piece of a file changes, directly or through functions of the file."""
 
     def __init__(self, file: SourceFile) -> None:
         self._file = file
@@ -44,7 +44,7 @@ class _Scanner:
         self._changing: dict[FunctionNode, bool] = {}
 
     def changed_by(self, node: ast.stmt) -> frozenset[str]:
-        """The names at the top level whose values a statement there changes.
+        """The top-level names whose values a top-level statement changes.
 
         :param node: the statement.
         """
@@ -55,10 +55,11 @@ class _Scanner:
         return _aliases_in(each for statement in self._file.tree.body for each in executed(statement))
 
     def _scan(self, nodes: Collection[ast.AST], stays: bool = False) -> Iterator[str]:
-        """The names whose values code changes, its own ones too.
+        """The names whose values some code changes, including the code's own names.
 
-        :param nodes: of its syntax tree.
-        :param stays: whether it cannot travel: no bare call of a module's function is a change of the module then.
+        :param nodes: the nodes of the code's syntax tree.
+        :param stays: whether the code cannot be copied. Then a bare call of a module's function does not count as a
+            change of the module.
         """
         stays = stays or any(isinstance(each, ast.Name) and each.id in self._callees.airflow for each in nodes)
         bare = _bare(nodes)
@@ -84,7 +85,7 @@ class _Scanner:
                 yield from (name for name in base_of(argument) if self._callees.is_mutable(name))
 
     def _by_definition(self, node: FunctionNode | ast.ClassDef) -> Iterator[str]:
-        """What keeps a definition: its decorators, and the base classes and the metaclass of a class."""
+        """The names whose values register a definition: in its decorators, or in a class's bases and metaclass."""
         for decorator in node.decorator_list:
             yield from self._callees.registry(decorator)
             for each in self._callees.of(decorator.func if isinstance(decorator, ast.Call) else decorator):
@@ -96,13 +97,13 @@ class _Scanner:
                 yield from self._effects(each, deep=True)
 
     def _effects(self, function: FunctionNode, deep: bool = False) -> frozenset[str]:
-        """The names at the top level whose values a call of a function changes.
+        """The top-level names whose values a call of a function changes.
 
-        :param deep: whether the functions within it are called as well, as those that a decorator returns.
+        :param deep: whether the functions within it count as called as well, such as those that a decorator returns.
         """
         key = (function, deep)
         if key not in self._effects_of:
-            # It may call itself.
+            # The function may be recursive.
             self._effects_of[key] = frozenset()
             nodes = _body(function, deep)
             assigned = {name for each in nodes if isinstance(each, ast.Global) for name in each.names}
@@ -121,7 +122,7 @@ class _Scanner:
 
 
 def _bare(nodes: Collection[ast.AST]) -> set[int]:
-    """The ids of the calls that are whole statements: of ``a(b)(c)`` both are."""
+    """The ids of the calls that are whole statements; in ``a(b)(c)`` both calls are."""
     found = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
     return found | {id(each.func) for each in nodes if isinstance(each, ast.Call) and id(each) in found}
 
@@ -132,7 +133,7 @@ def _body(function: FunctionNode, deep: bool) -> list[ast.AST]:
 
 
 def _aliases_in(nodes: Iterable[ast.AST]) -> Mapping[str, set[str]]:
-    """Name -> those whose values, or parts of them, it has: by ``name = other["key"]`` or ``for name in other``."""
+    """Name -> the names whose value it shares, in whole or in part: ``name = other["key"]``, ``for name in other``."""
     found: dict[str, set[str]] = {}
     for target, value in (pair for each in nodes for pair in _assigned(each)):
         for name in (part.id for part in ast.walk(target) if isinstance(part, ast.Name)):
@@ -159,7 +160,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
 
 
 def _closed(names: Iterable[str], aliases: Mapping[str, set[str]]) -> frozenset[str]:
-    """Names, and those whose values they share."""
+    """The names, and all names whose values they share."""
     todo, found = list(names), set[str]()
     while todo:
         name = todo.pop()

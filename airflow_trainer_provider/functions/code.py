@@ -1,4 +1,4 @@
-"""All that travels with a function, as files: what is ours, the source of the function, modules, and the call."""
+"""The files of a function's job: the provider's own files, the function's source, its modules, and the call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_trainer_provider.functions.include import included_files, roots
 from airflow_trainer_provider.functions.slicing import slice_of
 from airflow_trainer_provider.functions.target import target_of
 
-#: The most bytes of a function's files; the spec refuses more once the arguments are known.
+#: The maximum size of a function's files, in bytes. The spec checks it again once the arguments are known.
 MOST_BYTES = 900 * 1024
 _RUNNER = "runner.py"
 
@@ -26,9 +26,9 @@ _RUNNER = "runner.py"
 class Code:
     """A function's code.
 
-    :param name: of the function.
-    :param source: the file that holds it, within the job.
-    :param files: all files but the call: path -> content.
+    :param name: the function's name.
+    :param source: the path of the file with the function, within the job.
+    :param files: all files except the call: path -> content.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Code:
     files: Mapping[str, str]
 
     def digest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The same for calls that do the same: whatever our own files, and the rest of the DAG file, look like.
+        """A digest that is equal for equivalent calls, regardless of the provider's files and the rest of the DAG file.
 
-        :param args: of the call, JSON values.
-        :param kwargs: of the call, likewise.
+        :param args: the call's positional arguments: JSON values.
+        :param kwargs: the call's keyword arguments: JSON values.
         """
         files = {path: content for path, content in self.files.items() if path not in _ours()}
         return digest_of(files, {"function": self.name, "args": list(args), "kwargs": dict(kwargs)})
@@ -47,9 +47,9 @@ class Code:
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], limit: int) -> dict[str, str]:
         """The files of a job that calls the function.
 
-        :param args: of the call, JSON values.
-        :param kwargs: of the call, likewise.
-        :param limit: the most bytes that it may return.
+        :param args: the call's positional arguments: JSON values.
+        :param kwargs: the call's keyword arguments: JSON values.
+        :param limit: the maximum size of the return value, in bytes.
         """
         call = {
             "function": self.name,
@@ -62,12 +62,12 @@ class Code:
 
 
 def code_of(function: Any, include: Any, decorators: Collection[str]) -> Code:
-    """Take from a DAG file what a function needs.
+    """Collect a function and the code that it needs from its DAG file.
 
-    :param function: as the decorator is given it.
-    :param include: modules of one's own that travel as well.
-    :param decorators: names of those that make a function a job.
-    :raises SpecError: the function, or something that it uses, cannot travel; names it, and the way out.
+    :param function: the decorated function.
+    :param include: the user's own modules to copy as well.
+    :param decorators: the names of the decorators that run a function as a job.
+    :raises SpecError: the function, or a name that it uses, cannot be copied; the error has the remedy.
     """
     target = target_of(function, decorators)
     path = Path(target.file.path)
@@ -89,10 +89,10 @@ def _check_size(name: str, files: Mapping[str, str]) -> None:
 
 
 def check_arguments(names: Mapping[str, Any]) -> None:
-    """Refuse arguments that JSON does not have.
+    """Refuse arguments that JSON does not support.
 
-    :param names: parameter -> its value.
-    :raises SpecError: naming each of them, and where in it the value is.
+    :param names: name of a parameter -> its value.
+    :raises SpecError: an argument is refused; the error names each of them, and the place of the value in it.
     """
     problems = []
     for name, value in names.items():
@@ -106,7 +106,7 @@ def check_arguments(names: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=1)
 def _ours() -> Mapping[str, str]:
-    """The runner, and what of this package a function may import: path -> content."""
+    """The runner, and the modules of this package that a function may import: path -> content."""
     sources = {_RUNNER: Path(runner.__file__)}
     folder = "/".join((runner.PROVIDER, *runner.TRAINING.split(".")))
     sources |= {f"{folder}/{each.name}": each for each in Path(training.__file__).parent.glob("*.py")}

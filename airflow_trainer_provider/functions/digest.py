@@ -1,4 +1,4 @@
-"""A short text that is the same for functions that do the same, however their files are laid out."""
+"""A digest that is equal for functions that do the same, regardless of the layout of their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def digest_of(files: Mapping[str, str], call: Mapping[str, Any]) -> str:
-    """Digest what a function does and is called with. Line numbers, blank lines and comments do not count.
+    """Digest the code and the arguments of a function. Line numbers, blank lines and comments do not count.
 
     :param files: path -> Python source.
     :param call: JSON values.
@@ -23,12 +23,12 @@ def _shape_of(source: str) -> Any:
     try:
         return _shape(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Modules may be for the Python of the image, which the worker's cannot read; or nested too deeply.
+        # A module may need the Python version of the image, which the worker's cannot parse, or be nested too deeply.
         return source
 
 
 def _shape(value: Any) -> Any:
-    """Syntax as JSON. Unlike ``ast.dump()``, it leaves out what is empty: each Python has other fields of that kind."""
+    """A syntax tree as JSON, without empty fields, unlike ``ast.dump()``: they differ between versions of Python."""
     if isinstance(value, ast.AST):
         fields = ((name, each) for name, each in ast.iter_fields(value) if each not in (None, []))
         return [type(value).__name__, {name: _shape(each) for name, each in fields}]

@@ -1,4 +1,4 @@
-"""A function's value that a termination message has no room for: lines of rank 0's log, put together again."""
+"""Reassembles a function's value that is too large for a termination message from lines of rank 0's log."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from airflow_trainer_provider.functions.runner import FRAME, FRAME_BYTES, RETURNED_BY
 from airflow_trainer_provider.job.result import VALUE_LIMIT_BYTES, no_value
 
-#: The most lines of one value, and the most that a log has of it: under mpirun they come twice.
+#: The maximum number of lines of one value, and of its lines in a log: with mpirun each line is printed twice.
 MOST_FRAMES = -(-VALUE_LIMIT_BYTES // FRAME_BYTES)
 MOST_LINES = 2 * MOST_FRAMES
-#: How many of the missing ones a message names.
+#: How many missing lines a message names.
 _NAMED = 5
-# torchrun, mpirun and others may write before it, and a terminal's line end has a carriage return.
+# Other text may come before it, from torchrun or mpirun, and a terminal's line end has a carriage return.
 _HEAD = re.compile(rf"{FRAME} (?P<digest>[0-9a-f]{{8}}) (?P<number>\d{{1,6}})/\d{{1,6}} ")
-# mpirun writes what other ranks print into it, and between its parts.
+# mpirun may write the output of other ranks into the line and between its parts.
 _FRAME = re.compile(rf"{_HEAD.pattern}(?P<part>[A-Za-z0-9+/]+=*) (?P<check>[0-9a-f]{{8}})")
-# A line of a script may begin like one; mpirun may break one off.
+# A line of a script may begin with the same words, and mpirun may cut a line.
 _LIKE_FRAME = re.compile(rf"{_HEAD.pattern}([A-Za-z0-9+/]{{64}}|[A-Za-z0-9+/]+=* [0-9a-f]{{8}})")
 _WAY_OUT = "Write values of this size to storage, and return their address."
 
 
 def is_frame(text: str) -> bool:
-    """Whether a line is a part of a value, and of no use to who reads the log.
+    """Whether a line is a part of a value, and so not shown in the log.
 
     :param text: the line.
     """
@@ -37,12 +37,12 @@ def is_frame(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Framed:
-    """What a termination message says of a value that is in the log.
+    """The description of a value in the log, from the termination message.
 
     :param function: the function's name.
-    :param sha256: of the value with its wrapping, in hexadecimal digits.
-    :param size: its bytes.
-    :param count: its lines.
+    :param sha256: the SHA-256 digest of the value with its envelope, in hexadecimal digits.
+    :param size: the size in bytes.
+    :param count: the number of lines.
     """
 
     function: str
@@ -52,9 +52,9 @@ class Framed:
 
     @classmethod
     def parse(cls, message: bytes) -> Framed | None:
-        """Read a termination message; None where that is something else.
+        """Parse a termination message; None if it does not describe a value in the log.
 
-        :param message: what rank 0 has written.
+        :param message: the message that rank 0 has written.
         """
         try:
             found = json.loads(message)
@@ -66,7 +66,7 @@ class Framed:
 
 
 class Frames:
-    """The lines of the value that came last. Those of an earlier one are dropped, for example after a restart."""
+    """The lines of the newest value. Lines of an earlier value, e.g. from before a restart, are dropped."""
 
     def __init__(self) -> None:
         self._digest = ""
@@ -75,7 +75,7 @@ class Frames:
     def take(self, texts: Iterable[str]) -> None:
         """Collect the lines of a value.
 
-        :param texts: lines of a log; others are passed over.
+        :param texts: lines of a log; lines without a part of a value are skipped.
         """
         for found in (each for text in texts if FRAME in text for each in _FRAME.finditer(text)):
             number, part = int(found["number"]), found["part"]
@@ -86,25 +86,25 @@ class Frames:
             self._parts[number] = part
 
     def fill(self, other: Frames) -> None:
-        """Take what is missing here from what others have read of the same value.
+        """Add missing lines of the same value from another reader.
 
-        :param other: what they have.
+        :param other: the lines of the other reader.
         """
         if self._digest in ("", other._digest):
             self._digest, self._parts = other._digest, {**other._parts, **self._parts}
 
     def missing(self, framed: Framed) -> list[int]:
-        """The numbers of the lines that have not come.
+        """The numbers of the missing lines.
 
-        :param framed: the value.
+        :param framed: the description of the value.
         """
         here = self._parts if self._is_of(framed) else {}
         return [number for number in range(1, framed.count + 1) if number not in here]
 
     def value(self, framed: Framed) -> bytes | None:
-        """The value with its wrapping; None where it is not whole, or another than was written.
+        """The value with its envelope; None if it is incomplete, or differs from the written value.
 
-        :param framed: what is known of it.
+        :param framed: the description of the value.
         """
         if self.missing(framed):
             return None
@@ -112,10 +112,10 @@ class Frames:
         return content if hashlib.sha256(content).hexdigest() == framed.sha256 else None
 
     def problem(self, framed: Framed, where: str) -> bytes:
-        """What stands for a value that :meth:`value` does not give.
+        """The result for a value that :meth:`value` cannot return: an envelope with the error.
 
-        :param framed: what is known of it.
-        :param where: the lines were looked for, and what went wrong there.
+        :param framed: the description of the value.
+        :param where: where the lines were searched, and what went wrong there.
         """
         value = f"the function's value of {framed.size} bytes"
         missing = self.missing(framed)
@@ -135,5 +135,5 @@ class Frames:
         try:
             return b"".join(base64.b64decode(self._parts[number + 1]) for number in range(framed.count))
         except binascii.Error:
-            # Something else was written into a line.
+            # Other output was written into a line.
             return b""

@@ -1,4 +1,4 @@
-"""The modules of one's own that travel with a function."""
+"""The user's own modules that are copied with a function."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def included_files(include: Any, folder: Path) -> dict[str, str]:
     """Read modules and packages.
 
     :param include: names of top-level packages and modules that can be imported, and of ``.py`` files.
-    :param folder: of the DAG file, which the files' names start from.
+    :param folder: the folder of the DAG file, to which the names of files are relative.
     :return: path within a folder of modules, e.g. ``models/net.py`` -> source.
-    :raises SpecError: one does not exist, is no Python, or has a name that nothing could import it by.
+    :raises SpecError: a module does not exist, is not Python source, or has a name that cannot be imported.
     """
     if include is None:
         return {}
@@ -38,9 +38,9 @@ def included_files(include: Any, folder: Path) -> dict[str, str]:
 
 
 def roots(files: Sequence[str]) -> frozenset[str]:
-    """The names by which files are imported: of their modules, and of the packages at the top.
+    """The names by which files are imported: top-level modules and packages.
 
-    :param files: paths, as :func:`included_files` has them.
+    :param files: paths, as :func:`included_files` returns them.
     """
     return frozenset(path.partition("/")[0].removesuffix(".py") for path in files)
 
@@ -61,7 +61,7 @@ def _found(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _places(name: str, folder: Path) -> list[Path]:
-    """Where a package, or a module, lies: beside the DAG file, or elsewhere on the worker."""
+    """The paths of a package or a module: in the folder of the DAG file, or elsewhere on the worker."""
     beside = [folder / name, folder / f"{name}.py"]
     if found := [place for place in beside if place.exists()]:
         return found[:1]

@@ -1,8 +1,8 @@
 """Calls a function of a DAG file on each rank of a job, and returns the value of rank 0.
 
-This file is copied into the job as it is. It runs there, on Python 3.8 or newer, with the standard library only. Beside
-it lie ``call.json``, the source of the function in ``dag/``, the modules of ``include`` in ``include/``, and in
-``provider/`` what of this package the function may import.
+This file is copied into the job unchanged. It runs there on Python 3.8 or newer, with the standard library only. Its
+folder also has ``call.json``, the source of the function in ``dag/``, the modules of ``include`` in ``include/``, and
+the modules of this package that the function may import in ``provider/``.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ from typing import Any
 #: Exit codes of faults that are not the function's own.
 CANNOT_LOAD = 113
 CANNOT_RETURN = 114
-#: What the lines begin with that say such a fault, and where the training resumes.
+#: The prefix of the lines that report such a fault, or the checkpoint from which the training resumes.
 FAULT = "trainer runner:"
-#: The name of the module that holds the function, e.g. in pickles of its classes.
+#: The name of the function's module, e.g. in pickles of its classes.
 MODULE = "trainer_function"
-#: What of this package the function may import, and where it lies.
+#: The package of the provider that the function may import, and the folder with its files.
 TRAINING = "airflow_trainer_provider.training"
 PROVIDER = "provider"
-#: The key of a result by which it is known as a function's, and not a script's own.
+#: The key that distinguishes a function's result from the result of a script.
 RETURNED_BY = "trainer_function"
-#: The folder for checkpoints, the file in it that names the last finished one, and the variable with its path.
+#: The variable with the folder for checkpoints, the file there that names the last finished checkpoint, and the
+#: variable that the function gets with that checkpoint's path.
 _CHECKPOINTS, _LATEST, _RESUME_FROM = "TRAINER_CHECKPOINT_DIR", "LATEST", "TRAINER_RESUME_FROM"
 _RESULT_PATH = "TRAINER_RESULT_PATH"
-#: The most bytes that the result may have, where it is less than a value; and the variable that says otherwise.
+#: The maximum size of a result that is written as a whole, in bytes, and the variable that sets another maximum.
 MESSAGE_BYTES = 4095
 _MESSAGE_BYTES = "TRAINER_RESULT_BYTES"
-#: What each line of a larger value has before its digest; and the bytes of the value in it. What a pipe takes whole has
-#: 4096 bytes, with the base64 and what is around it.
+#: The text before the digest in each line of a larger value, and the bytes of the value in each line. A pipe writes at
+#: most 4096 bytes in one piece, and a line also has the base64 encoding and the text around it.
 FRAME = "trainer result"
 FRAME_BYTES = 3000
-#: mpirun mixes what its ranks write, also within lines. There, these come twice; the pauses before the second time and
-#: after each line, in seconds, let the other ranks' output pass.
+#: mpirun mixes the output of its ranks, even within lines. So with MPI the lines of a value are printed twice. The
+#: pauses before the second time and after each line, in seconds, let the output of other ranks pass.
 _MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _AGAIN_PAUSE, _LINE_PAUSE = 0.5, 0.005
 _HERE = Path(__file__).absolute().parent
-#: What JSON has: whole numbers that XCom takes, and how deep values may be nested.
+#: Limits of JSON values: the whole numbers that XCom supports, and the depth of nesting.
 _LEAST, _MOST, _MOST_LEVELS = -(2**63), 2**64 - 1, 100
 _JSON = "None, bool, int, float, str, list and dict with keys of str"
 
@@ -64,7 +65,7 @@ def main() -> int:
     try:
         call = _call()
         sys.argv[:] = [str(_HERE / call["file"])]
-        # Loads what says so; after the training it would be too late.
+        # Called before the training, so that a failing import is a fault of loading.
         _is_first()
     except Exception as error:
         return _fault(CANNOT_LOAD, "cannot load the function", error)
@@ -92,12 +93,12 @@ def main() -> int:
 
 
 def not_json(value: Any, place: str = "", level: int = 0) -> Iterator[str]:
-    """Find what JSON does not have.
+    """Find parts of a value that JSON does not support.
 
     :param value: any value.
-    :param place: of the value, e.g. ``['metrics'][0]``; empty for the whole.
-    :param level: how deep it is nested.
-    :return: what is wrong, where, and what is allowed instead.
+    :param place: the path of the value, e.g. ``['metrics'][0]``; empty for the whole value.
+    :param level: the depth of the value.
+    :return: for each such part: the problem, its place, and what is allowed instead.
     """
     what = None
     if level > _MOST_LEVELS:
@@ -142,9 +143,9 @@ def _call() -> dict[str, Any]:
 
 
 def _find_checkpoint() -> None:
-    """Give the function the path of the last finished checkpoint, and name it in the log and the progress.
+    """Pass the path of the last finished checkpoint to the function, and report it in the log and in the progress.
 
-    A folder that cannot be read is an error: the training would begin again from its first step.
+    A folder that cannot be read is an error: otherwise the training would start again from its first step.
     """
     from airflow_trainer_provider.training.progress import KEY
 
@@ -167,7 +168,7 @@ def _find_checkpoint() -> None:
 
 
 def _is_there(path: Path) -> bool:
-    # Not exists(): since Python 3.14, what cannot be read is not there for it.
+    # Not exists(): since Python 3.14 it returns False for a path that cannot be read.
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -176,7 +177,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _return(call: dict[str, Any], value: Any = None, error: str | None = None) -> int:
-    """Write what rank 0 returns; the other ranks return nothing."""
+    """Write the return value on rank 0; the other ranks write nothing."""
     if not _is_first():
         return 0
     text = _envelope(call, "value", value) if error is None else b""
@@ -198,12 +199,12 @@ def _envelope(call: dict[str, Any], key: str, value: Any) -> bytes:
 
 
 def _write(call: dict[str, Any], text: bytes) -> None:
-    """Write the result. One that it has no room for goes out in lines, and the result says how they are known."""
+    """Write the result. A value that is too large is printed as lines, which the result then identifies."""
     path = Path(os.environ[_RESULT_PATH])
     if len(text) > int(os.environ.get(_MESSAGE_BYTES, MESSAGE_BYTES)):
         digest = hashlib.sha256(text).hexdigest()
         framed = {"sha256": digest, "bytes": len(text), "frames": _print_frames(text, digest)}
-        # A reader of an earlier version takes the error.
+        # A reader of an earlier version uses the error instead.
         error = (
             "the value is in the log of rank 0, and what waits for the job has a version that does not read it there"
         )
@@ -212,14 +213,14 @@ def _write(call: dict[str, Any], text: bytes) -> None:
 
 
 def _print_frames(text: bytes, digest: str) -> int:
-    """Print a text in lines that are known by its digest, and return how many these are."""
+    """Print a text as lines that contain its digest, and return their number."""
     parts = [base64.b64encode(text[begin : begin + FRAME_BYTES]) for begin in range(0, len(text), FRAME_BYTES)]
     lines = [
         f"{FRAME} {digest[:8]} {number}/{len(parts)} {part.decode()} {binascii.crc32(part):08x}\n".encode()
         for number, part in enumerate(parts, 1)
     ]
     _flush()
-    # What the function has written may have no line end yet.
+    # The function's output may end without a newline.
     lines[0] = b"\n" + lines[0]
     is_mixed = any(name in os.environ for name in _MPI_RANKS)
     for attempt in range(1 + is_mixed):
@@ -231,13 +232,13 @@ def _print_frames(text: bytes, digest: str) -> int:
 
 
 def _flush() -> None:
-    # The function may have left there what is closed, or cannot be flushed.
+    # The function may have replaced sys.stdout with an object that is closed, or cannot be flushed.
     with suppress(Exception):
         sys.stdout.flush()
 
 
 def _print_line(line: bytes) -> None:
-    """Write a line in one piece to the process's own output: the function may have put something else in sys.stdout."""
+    """Write a line in one piece to the process's own output, since the function may have replaced sys.stdout."""
     while line:
         try:
             line = line[os.write(1, line) :]
@@ -252,7 +253,7 @@ def _is_first() -> bool:
 
 
 def _let_report() -> None:
-    """Let what speaks Kubeflow Trainer's protocol report progress. Without it, the training goes on all the same."""
+    """Let libraries report progress by Kubeflow Trainer's protocol. On an error the training continues without it."""
     try:
         from airflow_trainer_provider.training import server
 
@@ -262,7 +263,7 @@ def _let_report() -> None:
 
 
 def _print(error: BaseException) -> None:
-    """Print a traceback that begins where the user's code does."""
+    """Print a traceback that begins at the user's code."""
     frame = error.__traceback__
     while frame and _is_ours(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
@@ -275,7 +276,11 @@ def _is_ours(filename: str) -> bool:
 
 
 def _not_loaded(error: BaseException) -> int:
-    """A fault of the code itself is there in each try; one that it meets, such as a store that is away, may not be."""
+    """Return the exit code if the function's module fails to load.
+
+    Errors of the code itself, such as an ImportError, recur in each try. Other errors, such as a data store that does
+    not answer, may not recur.
+    """
     if isinstance(error, SystemExit) and error.code not in (None, 0):
         raise error
     _print(error)
@@ -291,34 +296,34 @@ def _fault(code: int, what: str, error: BaseException) -> int:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the function's module by its own name, in processes too that unpickle something of it."""
+    """Finds the function's module by its name, also in processes that unpickle its objects."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname == MODULE:
             return importlib.util.spec_from_file_location(MODULE, _HERE / _call()["file"])
         if fullname == TRAINING:
-            # Not what another version of the package brings, where the image has one.
+            # The copied package, even if the image has another version of the provider.
             file = _HERE.joinpath(PROVIDER, *TRAINING.split("."), "__init__.py")
             return importlib.util.spec_from_file_location(TRAINING, file)
         return None
 
 
 def _install() -> None:
-    """Let the function's module, those of ``include`` and ours be imported, and nothing else of this folder."""
+    """Make the function's module, those of ``include`` and the provider's importable, but no other file here."""
     include, provider = _HERE / "include", _HERE / PROVIDER
     sys.path[:] = [each for each in sys.path if Path(each).absolute() not in (_HERE, include, provider)]
     if include.is_dir():
         sys.path.insert(0, str(include))
-    # The last, as there is a part of the package only.
+    # At the end of the path, since the folder has only a part of the package.
     sys.path.append(str(provider))
     sys.meta_path.insert(0, _Finder())
 
 
-# multiprocessing runs this file once more where it spawns a process, under another name.
+# When multiprocessing spawns a process, it runs this file again under another name.
 if __name__ in ("__main__", "__mp_main__"):
     _install()
 if __name__ == "__main__":
     code = main()
-    # At its end, Python flushes what the function may have left there, and says with an exit code that it could not.
+    # At its exit Python flushes these streams, and a failure changes the exit code: restore the original streams.
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What of a DAG file travels with a function: the parts of the file's top level that it uses, at their own lines."""
+"""Selects the code of a DAG file that is copied with a function: the top-level statements that it uses."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from airflow_trainer_provider.functions.target import Target, evaluated_outside
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BUILTINS = frozenset({*dir(builtins), "__builtins__"})
-#: Names that the body of a class has.
+#: Names that are defined in the body of every class.
 _OF_CLASSES = frozenset({"__qualname__", "__module__", "__annotations__"})
-#: Folders of what pip installs.
+#: Folders of installed packages.
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _ARGUMENT = "Pass its value as an argument."
 _USABLE = "imports, functions, classes and values at the top level of the DAG file"
 
 
 def slice_of(target: Target, included: Collection[str]) -> str:
-    """The source of a function with all that it uses, in a file whose lines have the numbers of the DAG file's.
+    """The source of a function and of the statements that it uses, with the line numbers of the DAG file.
 
     :param target: the function.
-    :param included: names of the modules that travel as well.
-    :raises SpecError: it uses what cannot travel; names each, and the way out.
+    :param included: names of the modules that are copied as well.
+    :raises SpecError: the function uses names that cannot be copied; the error lists each with the remedy.
     """
     slicer = _Slicer(target, included)
     slicer.follow()
@@ -42,24 +42,24 @@ def slice_of(target: Target, included: Collection[str]) -> str:
 class _Slicer:
     """Follows the names that a function uses.
 
-    :param problems: what cannot travel.
+    :param problems: one problem for each name that cannot be copied.
     """
 
     def __init__(self, target: Target, included: Collection[str]) -> None:
         self._target = target
         self._file: SourceFile = target.file
         self._included = included
-        #: The statements that the function stands in.
+        #: The statements that contain the function.
         self._around = self._file.around(target.node)
         self.problems: list[Problem] = []
-        #: The statements that travel, each with the names that are needed of it.
+        #: The statements to copy, each with the names that are needed from it.
         self._chosen: dict[Statement, set[str]] = {}
-        #: Names that a function assigns, as ``global`` says: there need be no other statement for them.
+        #: Names that functions assign after a ``global`` statement, which no top-level statement needs to bind.
         self._assigned: set[str] = set()
         self._unbound: dict[str, str] = {}
 
     def follow(self) -> None:
-        """Choose the statements."""
+        """Select the statements to copy."""
         node, name = self._target.node, self._target.name
         if any(isinstance(each, FunctionNode) for each in self._around):
             self._follow_early()
@@ -73,7 +73,7 @@ class _Slicer:
         self._report_unbound()
 
     def _follow_early(self) -> None:
-        """Choose what the default values of a function within another need: in the job they are evaluated earlier."""
+        """Select the statements for the default values of an inner function, which the job evaluates earlier."""
         node, name = self._target.node, self._target.name
         parts = evaluated_outside(self._file, node)
         reads = frozenset(each for part in parts for each in names_of(ast.unparse(part)).reads)
@@ -85,7 +85,7 @@ class _Slicer:
                 self._refuse(name, f"{what} (line {statement.line})", "values of the lines above", fix)
 
     def text(self) -> str:
-        """The slice."""
+        """The source with the selected statements."""
         lines = [""] * len(self._file.lines)
         for statement in self._file.statements:
             if statement.is_future:
@@ -94,22 +94,22 @@ class _Slicer:
                 _place(lines, statement.line, _part(statement, self._chosen[statement]))
         node = self._target.node
         text = self._function_text()
-        # The line before an indented function belongs to the statement around it, which does not travel.
+        # The line before an indented function belongs to the enclosing statement, which is not copied.
         _place(lines, node.lineno - bool(node.col_offset), text)
         return "\n".join(lines).rstrip("\n") + "\n"
 
     def _function_text(self) -> str:
-        """The function without its decorators; one that is indented has a statement above that it belongs to."""
+        """The function without its decorators. An indented function gets ``if 1:`` as its enclosing statement."""
         node = self._target.node
         lines = self._file.lines[node.lineno - 1 : node.end_lineno]
-        # The syntax tree counts bytes.
+        # Offsets in a syntax tree are in bytes.
         lines[-1] = lines[-1].encode()[: node.end_col_offset].decode()
         return "\n".join(["if 1:", *lines] if node.col_offset else lines)
 
     def _follow(self, names: Names, user: str) -> None:
-        """Choose the statements that bind names, and those that these need.
+        """Select the statements that bind names, and the statements that these need in turn.
 
-        :param user: what uses them, for an error.
+        :param user: the function or statement that uses the names, for errors.
         """
         self._assigned |= names.assigns
         for name in sorted(names.reads | names.assigns):
@@ -130,7 +130,7 @@ class _Slicer:
                 self._choose(statement, name, user)
 
     def _is_own(self, user: str) -> bool:
-        """Whether a name that is the function's means the function."""
+        """Whether the function's name, where it is used, refers to the function itself."""
         scopes = [each for each in self._around if isinstance(each, (FunctionNode, ast.ClassDef))]
         return not scopes or (user == self._target.name and isinstance(scopes[-1], FunctionNode))
 
@@ -160,7 +160,7 @@ class _Slicer:
                 self._follow_change(change, name, user)
 
     def _follow_change(self, change: Statement, name: str, user: str) -> None:
-        """Choose a statement that changes the value of a name, such as ``name[key] = ...`` and ``name.append(...)``."""
+        """Select a statement that changes the value of a name, such as ``name[key] = ...`` and ``name.append(...)``."""
         if problem := self._not_alone(change.node):
             what = f"{name}, which is changed in {problem}"
         elif change.node is self._target.node:
@@ -175,13 +175,13 @@ class _Slicer:
         self._refuse(user, what, _USABLE, fix)
 
     def _not_alone(self, node: ast.stmt) -> str | None:
-        """Why a statement does not travel; None for one that does."""
+        """Why a statement cannot be copied; None if it can."""
         if isinstance(node, BLOCKS):
             return f"a block of {type(node).__name__.removeprefix('Async').lower()} (line {node.lineno})"
         return f"the statement around the function (line {node.lineno})" if node in self._around else None
 
     def _try(self, names: Collection[str]) -> None:
-        """Choose what names in annotations need, where it can travel: nothing evaluates them but some libraries."""
+        """Select what names in annotations need, if it can be copied: only some libraries evaluate annotations."""
         for name in sorted(names):
             chosen = {statement: set(names) for statement, names in self._chosen.items()}
             state = (list(self.problems), set(self._assigned), dict(self._unbound))
@@ -192,12 +192,12 @@ class _Slicer:
                 self.problems, self._assigned, self._unbound = state
 
     def _may_lack(self, statement: Statement) -> bool:
-        """Whether a statement imports what the image may not have."""
+        """Whether a statement imports a module that the image may not have."""
         roots = {each.partition(".")[0] for each in _modules(statement.node)}
         return not roots <= {*sys.stdlib_module_names, *self._included}
 
     def _check_imports(self, node: ast.stmt, user: str) -> None:
-        """Refuse imports of Airflow that stand within a statement: the job's image has none."""
+        """Refuse imports of Airflow within a statement, since the job's image does not have Airflow."""
         for each in ast.walk(node):
             if isinstance(each, _IMPORTS):
                 for module in _modules(each):
@@ -241,7 +241,7 @@ def _modules(node: ast.stmt) -> list[str]:
 
 
 def _needed(node: ast.Import | ast.ImportFrom, names: Collection[str]) -> ast.Import | ast.ImportFrom:
-    """An import of some of its names only."""
+    """The import statement with only the needed names."""
     aliases = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in names]
     if isinstance(node, ast.ImportFrom):
         return ast.ImportFrom(module=node.module, names=aliases, level=node.level)
@@ -249,7 +249,7 @@ def _needed(node: ast.Import | ast.ImportFrom, names: Collection[str]) -> ast.Im
 
 
 def _part(statement: Statement, names: Collection[str]) -> str:
-    """What of a statement travels: of an import the names that are needed."""
+    """The part of a statement that is copied: of an import, only the needed names."""
     if isinstance(statement.node, _IMPORTS):
         return ast.unparse(_needed(statement.node, names))
     return statement.text
@@ -260,7 +260,7 @@ def _is_star(node: ast.stmt) -> bool:
 
 
 def _is_beside(root: str, path: str) -> bool:
-    """Whether a module lies with the DAG files: no image has it by itself."""
+    """Whether a module is in a folder of DAG files, so that an image does not have it by default."""
     folder = Path(path).parent
     bases = {folder, *(Path(each) for each in sys.path if each and Path(each) in folder.parents)}
     return root not in sys.stdlib_module_names and any(
@@ -271,6 +271,6 @@ def _is_beside(root: str, path: str) -> bool:
 
 
 def _place(lines: list[str], line: int, text: str) -> None:
-    """Write a piece of source to its own lines."""
+    """Write a piece of source at its original line numbers."""
     for at, part in enumerate(text.split("\n"), line - 1):
         lines[at] = f"{lines[at]}; {part}" if lines[at] else part

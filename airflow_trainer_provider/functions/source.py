@@ -1,4 +1,4 @@
-"""A DAG file's source: its top-level statements, and the names that they bind and read."""
+"""The source of a DAG file: its top-level statements, and the names that they bind and read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from types import FunctionType
 from typing import NamedTuple
 
-#: With this import annotations are not evaluated, and the names in them are not read.
+#: With this import, annotations are not evaluated, so the names in them are not read.
 FUTURE = "from __future__ import annotations"
 
 _COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
@@ -21,11 +21,11 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Names(NamedTuple):
-    """The global names that a piece of source has to do with.
+    """The global names that a piece of source uses.
 
-    :param binds: those that it binds where it stands.
-    :param reads: those that it reads, in functions within it too.
-    :param assigns: those that functions within it assign, as ``global`` says.
+    :param binds: names that the statements themselves bind.
+    :param reads: names that the statements, and the functions within them, read.
+    :param assigns: names that functions within the statements assign after a ``global`` statement.
     """
 
     binds: frozenset[str]
@@ -34,15 +34,15 @@ class Names(NamedTuple):
 
 
 def names_of(text: str) -> Names:
-    """The global names of a piece of source that stands at the top level.
+    """The global names of a piece of source from the top level of a file.
 
     :param text: whole statements.
-    :raises SyntaxError: it is none.
+    :raises SyntaxError: the text is not valid Python.
     """
     table = symtable.symtable(_with_scopes(text), "<piece>", "exec")
     children = table.get_children()
     inner = [symbol for child in children for symbol in _globals(child)]
-    # A walrus in a comprehension binds where the comprehension stands.
+    # A walrus in a comprehension binds its name in the scope around the comprehension.
     here = [*table.get_symbols()]
     here += (symbol for child in children if child.get_name() in _COMPREHENSIONS for symbol in _globals(child))
     binds = frozenset(_bound(here))
@@ -55,18 +55,18 @@ def names_of(text: str) -> Names:
 
 
 def _augmented(text: str) -> set[str]:
-    """The names that ``+=`` and its like read and bind; a symbol table knows them as bound only."""
+    """The names that ``+=`` and similar operators both read and bind; in a symbol table they are only bound."""
     targets = (each.target for each in ast.walk(ast.parse(text)) if isinstance(each, ast.AugAssign))
     return {each.id for each in targets if isinstance(each, ast.Name)}
 
 
 def _with_scopes(text: str) -> str:
-    """Source in which each comprehension has a symbol table of its own: since Python 3.12 only generators have one."""
+    """Source in which each comprehension has its own symbol table. Since Python 3.12 only generators have one."""
     return ast.unparse(_Scopes().visit(ast.parse(text))) if sys.version_info >= (3, 12) else text
 
 
 class _Scopes(ast.NodeTransformer):
-    """Makes generators of the other comprehensions, with the same names."""
+    """Replaces comprehensions with generator expressions that use the same names."""
 
     def _generator(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> ast.AST:
         self.generic_visit(node)
@@ -90,10 +90,10 @@ def _globals(table: symtable.SymbolTable) -> Iterator[symtable.Symbol]:
 class Statement:
     """A statement at the top level of a file.
 
-    :param node: its syntax tree.
-    :param text: as it stands in the file, with its decorators.
-    :param line: where it begins.
-    :param lazy: whether annotations in it are not evaluated.
+    :param node: the statement's syntax tree.
+    :param text: the statement's source, with its decorators.
+    :param line: the statement's first line.
+    :param lazy: whether annotations in the statement are not evaluated.
     """
 
     node: ast.stmt
@@ -103,14 +103,14 @@ class Statement:
 
     @cached_property
     def names(self) -> Names:
-        """The names that it binds, and those that it needs."""
+        """The global names that the statement uses."""
         return names_of(f"{FUTURE}\n{self.text}" if self.lazy and not self.is_future else self.text)
 
     @cached_property
     def in_annotations(self) -> frozenset[str]:
-        """The names that it has only in annotations that are not evaluated unless a library asks for them.
+        """The names that occur only in annotations, which are evaluated only if a library does so.
 
-        Libraries ask for those of fields, and of functions that they decorate.
+        Libraries evaluate the annotations of a class's fields, and of functions that they decorate.
         """
         found: list[ast.expr | None] = []
         for each in executed(self.node) if self.lazy else ():
@@ -122,16 +122,16 @@ class Statement:
 
     @property
     def is_future(self) -> bool:
-        """Whether it switches on a feature of the language for the whole file."""
+        """Whether the statement is a ``__future__`` import, which applies to the whole file."""
         return isinstance(self.node, ast.ImportFrom) and self.node.module == "__future__"
 
 
 class SourceFile:
     """A Python file that was read.
 
-    :param path: of the file.
-    :param text: its content.
-    :raises SyntaxError: it is no Python.
+    :param path: the file's path.
+    :param text: the file's content.
+    :raises SyntaxError: the content is not valid Python.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -147,7 +147,7 @@ class SourceFile:
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """Those at the top level, in their order."""
+        """The statements at the top level, in their order."""
         lazy = self.has_lazy_annotations
         return tuple(Statement(node, self.text_of(node), first_line(node), lazy) for node in self.tree.body)
 
@@ -163,20 +163,20 @@ class SourceFile:
         return {name: tuple(statements) for name, statements in found.items()}
 
     def text_of(self, node: ast.stmt) -> str:
-        """A statement as it stands in the file, with its decorators.
+        """The source of a statement, with its decorators.
 
         :param node: any statement of the file.
         """
         first, last = first_line(node), node.end_lineno or node.lineno
         lines = self.lines[first - 1 : last]
-        # The syntax tree counts bytes.
+        # Offsets in a syntax tree are in bytes.
         lines[-1] = lines[-1].encode()[: node.end_col_offset].decode()
         if first == node.lineno:
             lines[0] = lines[0].encode()[node.col_offset :].decode()
         return "\n".join(lines)
 
     def around(self, node: ast.stmt) -> list[ast.stmt]:
-        """The statements that a statement stands in, from the outermost.
+        """The statements that contain a statement, from the outermost to the innermost.
 
         :param node: a statement of the file.
         """
@@ -191,10 +191,10 @@ class SourceFile:
         ]
 
     def function_at(self, name: str, line: int) -> FunctionNode | None:
-        """The function that begins at a line, with its decorators.
+        """The function that begins, with its decorators, at a line.
 
-        :param name: of the function.
-        :param line: as its code object has it.
+        :param name: the function's name.
+        :param line: the first line, as in the function's code object.
         """
         for node in ast.walk(self.tree):
             if isinstance(node, FunctionNode) and node.name == name and first_line(node) == line:
@@ -203,7 +203,7 @@ class SourceFile:
 
 
 def first_line(node: ast.stmt) -> int:
-    """The line in which a statement begins, or its first decorator.
+    """The first line of a statement, or of its first decorator.
 
     :param node: the statement.
     """
@@ -212,9 +212,9 @@ def first_line(node: ast.stmt) -> int:
 
 
 def executed(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a syntax tree that run where it stands: not the bodies of functions.
+    """The parts of a syntax tree that run when the code itself runs: all but the bodies of functions.
 
-    :param node: of the syntax tree.
+    :param node: the root of the syntax tree.
     """
     todo = [node]
     while todo:
@@ -235,7 +235,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def annotations_of(function: FunctionNode) -> list[ast.expr]:
-    """The annotations of a function's arguments and its value.
+    """The annotations of a function's arguments and of its return value.
 
     :param function: the function.
     """
@@ -244,7 +244,7 @@ def annotations_of(function: FunctionNode) -> list[ast.expr]:
 
 
 def bound_in(function: FunctionNode) -> Iterator[str]:
-    """The local names of a function, but not those of the functions within it.
+    """The local names of a function, without those of the functions within it.
 
     :param function: the function.
     """
@@ -263,14 +263,14 @@ def bound_in(function: FunctionNode) -> Iterator[str]:
 
 
 def source_of(function: FunctionType) -> SourceFile | None:
-    """The file that a function was read from; None where its source is not available.
+    """The file that a function was read from; None if its source is not available.
 
     :param function: any function.
-    :raises SyntaxError: the file has changed since, and is no Python any more.
+    :raises SyntaxError: the file has changed since, and is no longer valid Python.
     """
     path = function.__code__.co_filename
     linecache.checkcache(path)
-    # Of a file in an archive the module's loader has the source.
+    # For a file in an archive, linecache gets the source from the module's loader.
     lines = linecache.getlines(path, function.__globals__)
     return _parsed(path, "".join(lines)) if lines else None
 

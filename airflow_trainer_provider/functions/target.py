@@ -1,4 +1,4 @@
-"""Refuses, when the DAG file is parsed, a function that cannot be a job whatever it uses."""
+"""Refuses, when the DAG file is parsed, functions that cannot run as a job, independent of the names that they use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ALONE = "the decorator that makes it a job alone, below all others"
 class Target:
     """A function that is to run as a job.
 
-    :param name: of the function.
-    :param node: its syntax tree.
-    :param file: that it stands in.
-    :param hidden: names of builtins that mean something else in the file.
+    :param name: the function's name.
+    :param node: the function's syntax tree.
+    :param file: the file with the function.
+    :param hidden: names of builtins that have another meaning in the file.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Target:
 def target_of(function: Any, decorators: Collection[str]) -> Target:
     """Find a function's source.
 
-    :param function: as the decorator is given it.
-    :param decorators: names of those that make a function a job.
-    :raises SpecError: it is no plain function, or its source is not available.
+    :param function: the decorated function.
+    :param decorators: the names of the decorators that run a function as a job.
+    :raises SpecError: it is not a plain function, or its source is not available.
     """
     if not isinstance(function, FunctionType):
         raise _refused(getattr(function, "__name__", "the function"), type(function).__name__, _PLAIN, "Write a def.")
@@ -78,7 +78,7 @@ def _refused(name: str, value: str, allowed: str, fix: str) -> SpecError:
 
 
 def _other_decorators(name: str, wrapped: Any, decorators: Collection[str]) -> SpecError:
-    """The error for a function that is within one which another decorator has made."""
+    """The error for a function that another decorator has wrapped."""
     file = _file(wrapped) if isinstance(wrapped, FunctionType) else None
     node = file.function_at(wrapped.__code__.co_name, wrapped.__code__.co_firstlineno) if file else None
     problems = list(_decorators(node, decorators)) if node else []
@@ -112,18 +112,18 @@ def _decorated(name: str, decorator: str) -> Problem:
 
 
 def _decorators(node: FunctionNode, decorators: Collection[str]) -> Iterator[Problem]:
-    """Decorators that change the function itself: those below the one that makes it a job."""
+    """Decorators that change the function itself: those below the provider's decorator."""
     called = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
     ours = [at for at, each in enumerate(called) if ast.unparse(each).rpartition(".")[2] in decorators]
     if not ours and len(called) <= 1:
-        # The decorator may have another name here.
+        # The file may import the provider's decorator under another name.
         return
     for each in node.decorator_list[ours[-1] + 1 if ours else 0 :]:
         yield _decorated(node.name, f"@{ast.unparse(each)}")
 
 
 def _of_outer_functions(file: SourceFile, node: FunctionNode) -> Iterator[Problem]:
-    """Variables of an enclosing function in what is evaluated outside of this one."""
+    """Problems of default values and annotations that use variables of an enclosing function."""
     outer = [each for each in file.around(node) if isinstance(each, FunctionNode)]
     local = {name for each in outer for name in bound_in(each)} - {node.name}
     used = {name for part in evaluated_outside(file, node) for name in names_in(part)}
@@ -131,10 +131,10 @@ def _of_outer_functions(file: SourceFile, node: FunctionNode) -> Iterator[Proble
 
 
 def evaluated_outside(file: SourceFile, node: FunctionNode) -> list[ast.expr]:
-    """The parts of a function that are evaluated where it stands: default values and annotations.
+    """The parts of a function that are evaluated at its definition: default values and annotations.
 
-    :param file: that it stands in.
-    :param node: its syntax tree.
+    :param file: the file with the function.
+    :param node: the function's syntax tree.
     """
     parts = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     return parts if file.has_lazy_annotations else [*parts, *annotations_of(node)]
