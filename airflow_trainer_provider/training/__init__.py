@@ -1,4 +1,4 @@
-"""What a training itself may call: the only part of this package that travels with a function into its job.
+"""Functions that a training itself may call. This is the only part of the package that is copied into a function's job.
 
 It runs there on Python 3.8 or newer, with the standard library only.
 """

@@ -1,4 +1,4 @@
-"""Reports how far a training is, by lines that whoever waits for the job reads in its log."""
+"""Reports the progress of a training as lines in the job's log, which the waiting task reads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-#: The key of a report in its line, and the most characters of the line.
+#: The key of a report in its line, and the maximum length of the line in characters.
 KEY = "trainer_progress"
 MOST_CHARACTERS = 4096
-#: The most steps, the most metrics of one report, and what a metric may be called.
+#: The maximum number of steps, the maximum number of metrics in a report, and the names that a metric may have.
 MOST_STEPS, MOST_METRICS = 10**15, 32
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./:@-]{0,63}")
 METRIC_NAMES = "a letter and then at most 63 letters, digits, '_', '.', '/', ':', '@' and '-'"
-#: Names the variables that hold a process's rank; the first that is set counts.
+#: The variable that lists the names of variables with a process's rank; the first of them that is set is used.
 RANKS_VARIABLE = "TRAINER_RANK_VARIABLES"
 
 
@@ -28,15 +28,15 @@ def report(
     metrics: Mapping[str, Any] | None = None,
     checkpoint: str | None = None,
 ) -> None:
-    """Report how far the training is: print a line on rank 0, and nothing on the others.
+    """Report the progress of the training: print a line on rank 0, and nothing on the other ranks.
 
-    :param step: how many steps are done.
-    :param total_steps: how many there are.
-    :param metrics: name -> number, or what ``float()`` makes one of, such as a tensor with one element. NaN and
-        infinity are allowed. There may be 32, with names of at most 64 letters, digits and ``_./:@-`` that begin with
-        a letter.
+    :param step: the number of completed steps.
+    :param total_steps: the total number of steps.
+    :param metrics: name -> number, or a value that ``float()`` converts, such as a tensor with one element. NaN and
+        infinity are allowed. At most 32 metrics, with names of at most 64 letters, digits and ``_./:@-`` that begin
+        with a letter.
     :param checkpoint: the path or address of the last checkpoint, which was written at this step.
-    :raises ValueError: a value is something else; names it, what is allowed, and the way out.
+    :raises ValueError: a value is not allowed; the message has the value, the allowed values and the remedy.
     """
     content = {
         "step": _steps("step", step, 0),
@@ -51,24 +51,24 @@ def emit(content: Mapping[str, Any]) -> None:
     """Print a report on rank 0, as one line and in one write.
 
     :param content: JSON values.
-    :raises ValueError: the line would be longer than is read.
+    :raises ValueError: the line would be longer than the task reads.
     """
     line = json.dumps({KEY: content})
     if len(line) > MOST_CHARACTERS:
         fix = "Report fewer metrics at a time, or write the checkpoint to a shorter path."
         raise _wrong("the report", f"{len(line)} characters", f"at most {MOST_CHARACTERS} as JSON", fix)
     if is_first():
-        # Not print(), which writes the line's end apart where output is not buffered.
+        # Not print(): with unbuffered output it writes the newline separately.
         try:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
         except (AttributeError, ValueError):
-            # There is no such stream any more, or it is closed.
+            # sys.stdout was removed or closed.
             os.write(1, f"{line}\n".encode())
 
 
 def is_first() -> bool:
-    """Whether this process holds rank 0; without a variable that says so, each replica is the first of its own."""
+    """Whether this process has rank 0. Without a variable with the rank, each process counts as rank 0."""
     names = os.environ.get(RANKS_VARIABLE, "").split(",")
     ranks = [os.environ[name] for name in names if os.environ.get(name)]
     return not ranks or ranks[0] == "0"

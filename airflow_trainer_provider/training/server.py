@@ -1,8 +1,8 @@
-"""Answers the protocol by which trainings report to Kubeflow Trainer, in the job itself and on its loopback.
+"""A server for Kubeflow Trainer's progress protocol, in the job itself and on its loopback address.
 
-Trainer gives the pods of a TrainJob the address of its controller, where it has the gate for that. What speaks the
-protocol, such as the callback of Hugging Face's transformers, begins to report where there is such an address. Here it
-gets one on every backend, and what it reports becomes a line of the log like that of
+If the feature gate is on, Trainer passes the address of its controller to the pods of a TrainJob. Libraries with this
+protocol, such as the callback of Hugging Face's transformers, report to that address if there is one. This server
+provides an address on every backend, and prints each report as a line in the log, like
 :func:`~airflow_trainer_provider.training.report`.
 """
 
@@ -25,31 +25,31 @@ from typing import Any
 
 from airflow_trainer_provider.training.progress import METRIC_NAME, MOST_METRICS, MOST_STEPS, emit, is_first
 
-#: The address, and the path of a file with the token, as Trainer names them.
+#: Trainer's variables with the address, and with the path of a file with the token.
 URL_VARIABLE, TOKEN_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
 _LOOPBACK = "127.0.0.1"
-#: The variables of proxies, and those of what is reached without one.
+#: The variables with proxies, and those with addresses that are reached without a proxy.
 _PROXIES, _NO_PROXY = ("http_proxy", "all_proxy"), ("no_proxy", "NO_PROXY")
-#: What Trainer allows: bytes of a request, and metrics in it.
+#: Trainer's limits: the bytes of a request, and the metrics in it.
 _MOST_BYTES, _MOST_REPORTED = 1 << 16, 256
-#: Trainer's fields -> ours, and the most that they may be.
+#: Field of Trainer's protocol -> the provider's field, and its maximum.
 _FIELDS = {"progressPercentage": ("percent", 100), "estimatedRemainingSeconds": ("remaining_seconds", 2**31 - 1)}
-#: Metrics by which Hugging Face's callback counts steps -> ours, and the least that they may be.
+#: Metric with which Hugging Face's callback counts steps -> the provider's field, and its minimum.
 _STEPS = {"current_step": ("step", 0), "total_steps": ("total_steps", 1)}
-#: Seconds for which a connection may say nothing.
+#: Seconds for which a connection may be idle.
 _READ_TIMEOUT = 5.0
 
 
 def start(folder: Path) -> None:
-    """Answer the protocol until this process ends. On other ranks than 0, and where Trainer does so, nothing happens.
+    """Serve the protocol until this process ends. Do nothing on ranks other than 0, and if Trainer itself serves it.
 
-    :param folder: where the token is written; a temporary folder where that is read-only.
-    :raises OSError: there is no port, or no place for the token.
+    :param folder: the folder for the token's file; if it is read-only, a temporary folder is used.
+    :raises OSError: there is no free port, or the token cannot be written.
     """
     if URL_VARIABLE in os.environ or not is_first():
         return
     token = secrets.token_urlsafe()
-    # Trainer's clients read the token from a file. Other users cannot read it.
+    # Trainer's clients read the token from a file, which other users cannot read.
     number, path = tempfile.mkstemp(prefix=".token-", dir=folder if os.access(folder, os.W_OK) else None)
     with os.fdopen(number, "w") as file:
         file.write(token)
@@ -62,14 +62,14 @@ def start(folder: Path) -> None:
 
 
 def _remove(path: str, pid: int) -> None:
-    # Processes that this one has forked end as well.
+    # This function also runs at the end of forked processes, which must not delete the file.
     if os.getpid() == pid:
         with suppress(OSError):
             Path(path).unlink()
 
 
 def _reach_without_proxy() -> None:
-    """Bypass proxies for the loopback address: a proxy would use its own, and the training would wait for it."""
+    """Bypass proxies for the loopback address: a proxy would use its own loopback, and the training would wait."""
     known = next(filter(None, map(os.environ.get, _NO_PROXY)), "")
     if known == "*" or not any(os.environ.get(name) for each in _PROXIES for name in (each, each.upper())):
         return
@@ -80,8 +80,8 @@ def _reach_without_proxy() -> None:
 class Server(socketserver.ThreadingTCPServer):
     """Answers requests that have the token.
 
-    :param address: host and port; 0 for any that is free.
-    :param token: that requests have to bear.
+    :param address: host and port; port 0 selects a free port.
+    :param token: the token that requests must have.
     """
 
     daemon_threads = True
@@ -92,11 +92,11 @@ class Server(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The server's address."""
         return f"http://{_LOOPBACK}:{self.server_address[1]}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Do not log a client that is gone: the log belongs to the training."""
+        """Do not log a client that has disconnected: the log belongs to the training."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(size))
         try:
-            # Before the answer, for which the training waits: no other line of it is cut in two.
+            # Before the answer, for which the training waits, so that it prints no other line at the same time.
             for report in reports_of(json.loads(body)):
                 emit(report)
         except (ValueError, RecursionError):
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        # Trainer's controller answers with what it was given.
+        # Like Trainer's controller, answer with the body of the request.
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -132,13 +132,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def reports_of(request: Any) -> Iterator[dict[str, Any]]:
-    """What a request of Trainer's protocol reports, in as many lines as its metrics need.
+    """The reports in a request of Trainer's protocol, in as many parts as its metrics need.
 
-    In a metric's name, characters that a line does not allow become ``_``. Metrics whose value is no number, or whose
-    name begins with no letter, are left out.
+    In the name of a metric, characters that a report does not allow become ``_``. Metrics whose value is not a number,
+    or whose name does not begin with a letter, are left out.
 
     :param request: JSON values.
-    :raises ValueError: it is no such request.
+    :raises ValueError: the request does not follow the protocol.
     """
     status = _of(dict, _of(dict, request).get("trainerStatus") or {})
     content = {ours: _whole(status[name], most) for name, (ours, most) in _FIELDS.items() if _has(status, name)}
@@ -156,7 +156,10 @@ def reports_of(request: Any) -> Iterator[dict[str, Any]]:
 
 
 def _part(metrics: Mapping[str, float], begin: int) -> dict[str, Any]:
-    """The first metrics, as many as one line may have."""
+    """A report with as many metrics as one line may have.
+
+    :param begin: the index of the first metric.
+    """
     part = dict(list(metrics.items())[begin : begin + MOST_METRICS])
     return {"metrics": part} if part else {}
 
