@@ -1,1 +1,1 @@
-"""A Python function as a job: what of its DAG file travels, and the runner that calls it on each rank."""
+"""A Python function as a job: the code of its DAG file that is copied, and the runner that calls it on each rank."""
