@@ -1,1 +1,1 @@
-"""What Airflow loads at its start."""
+"""The Airflow plugin: a listener that ends jobs, and the views of jobs in Airflow's UI."""

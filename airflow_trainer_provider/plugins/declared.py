@@ -1,6 +1,6 @@
-"""Which tasks have one of the provider's operators, as the database has the DAG's versions and what was rendered.
+"""Finds the tasks that have one of the provider's operators, by serialized DAGs and rendered fields in the database.
 
-Any task may push a value to XCom under the keys that the provider uses: it counts only where one of these pushed it.
+Any task may push XComs with the keys that the provider uses. They count only if one of these tasks pushed them.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
-#: The operator's template field that no other operator has.
+#: A template field that only the provider's operators have.
 OURS = "rendered_job"
-#: A DAG, and a version of it; None where Airflow has not recorded that of a task instance.
+#: A DAG and one of its versions; None if Airflow has not recorded the version of a task instance.
 Version = tuple[str, UUID | None]
-#: How many versions are remembered.
+#: The maximum number of cached versions.
 _MOST = 10_000
-#: Serialized DAGs that are held at once, as one may be large.
+#: How many serialized DAGs are loaded at the same time, as each may be large.
 _AT_ONCE = 20
 
-#: Version of a DAG -> the hash of what was read, as Airflow may replace it, and its tasks of ours.
+#: Version of a DAG -> the hash of the serialized DAG, which Airflow may replace, and the tasks of this provider in it.
 _known: dict[UUID, tuple[str, frozenset[str]]] = {}
 
 
 def declared_tasks(session: Session, dag_id: str) -> frozenset[str]:
-    """The tasks of a DAG whose operator is one of ours, in its latest version.
+    """The tasks of a DAG with one of the provider's operators, in the DAG's latest version.
 
-    :param session: of the database.
+    :param session: a session of the database.
     :param dag_id: the DAG.
     """
     from airflow.models.serialized_dag import SerializedDagModel
@@ -40,10 +40,10 @@ def declared_tasks(session: Session, dag_id: str) -> frozenset[str]:
 
 
 def declared_in(session: Session, versions: Iterable[Version]) -> Mapping[Version, frozenset[str]]:
-    """The tasks whose operator is one of ours, in some versions; in the latest one where Airflow does not have it.
+    """The tasks with one of the provider's operators, for several versions of DAGs.
 
-    :param session: of the database.
-    :param versions: those of task instances.
+    :param session: a session of the database.
+    :param versions: the versions of task instances. For a version that Airflow does not have, the latest one is used.
     """
     wanted = set(versions)
     found = _read(session, {id for _, id in wanted if id is not None})
@@ -52,7 +52,7 @@ def declared_in(session: Session, versions: Iterable[Version]) -> Mapping[Versio
 
 
 def is_rendered_by_us() -> ColumnElement[bool]:
-    """The condition that the rendered fields of a task instance are of one of our operators."""
+    """The SQL condition that one of the provider's operators has rendered the fields of a task instance."""
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
     from sqlalchemy import Text, cast
 

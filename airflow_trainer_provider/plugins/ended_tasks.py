@@ -1,10 +1,10 @@
-"""Ends the job of a task that is over while no process of the task is left to do it.
+"""A listener that ends the job of a task that is over, if no process of the task is left to do it.
 
-A worker ends the job of a task that is marked while it runs, and a trigger that of a deferred one. In between, and
-while the triggerer is down, nothing of the task runs: Airflow removes the trigger before it ever ran. And nothing
-follows a worker that was killed in its last try. The API server, where marks are made, and the scheduler, which misses
-the worker's heartbeat and ends runs, call this for every task of every DAG. They are not kept waiting: what has to be
-looked up and ended is queued, see :mod:`airflow_trainer_provider.plugins.endings`.
+If a task is marked while it runs, its worker ends the job; if it is marked while it is deferred, its trigger does. In
+between, and while the triggerer is down, the task has no process: Airflow removes the trigger before it ever ran. There
+is also no process after a worker was killed in the task's last try. Airflow calls this listener for every task of every
+DAG, in the API server, where tasks are marked, and in the scheduler, which detects missing heartbeats and ends runs.
+The listener does not block them: lookups and ends are queued, see :mod:`airflow_trainer_provider.plugins.endings`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FAILED = "the task has failed, or was marked failed"
 _SUCCEEDED = "the task was marked success"
 _RUN_OVER = "the run of its task is over"
-#: Seconds for which a worker waits until the request to end a job has been taken. Airflow kills it after 20.
+#: Seconds for which a worker waits until the request to end a job has been accepted. Airflow kills it after 20 s.
 _WORKER_SECONDS = 15
 
 
@@ -32,8 +32,8 @@ _WORKER_SECONDS = 15
 def on_task_instance_failed(
     previous_state: TaskInstanceState | None, task_instance: TaskInstance | RuntimeTaskInstance
 ) -> None:
-    """The task was marked, or failed by itself; where it will be tried again, its next try wants the job."""
-    # Airflow knows no previous state of a task that is marked, and of no other.
+    """The task was marked, or failed by itself. If it will be tried again, its next try needs the job."""
+    # Airflow passes no previous state if and only if the task was marked.
     if previous_state is None or task_instance.state == "failed":
         _end_jobs(task_instance, _FAILED)
 
@@ -42,7 +42,7 @@ def on_task_instance_failed(
 def on_task_instance_success(
     previous_state: TaskInstanceState | None, task_instance: TaskInstance | RuntimeTaskInstance
 ) -> None:
-    """The task was marked, or succeeded by itself; a job that it released goes on then."""
+    """The task was marked, or succeeded by itself. In the latter case a released job continues."""
     if previous_state is None:
         _end_jobs(task_instance, _SUCCEEDED)
     elif isinstance(task_instance, BaseModel) and hasattr(task_instance.task, "succeeded_job"):
@@ -55,7 +55,7 @@ def on_task_instance_success(
 def on_task_instance_skipped(
     previous_state: TaskInstanceState | None, task_instance: TaskInstance | RuntimeTaskInstance
 ) -> None:
-    """The task was marked. Airflow before 3.3 does not call this; there the end of the run ends the job."""
+    """The task was marked. Airflow before 3.3 does not call this; there the job is ended at the end of the run."""
     if previous_state is None:
         from airflow_trainer_provider.hooks.task import SKIPPED
 
@@ -64,7 +64,7 @@ def on_task_instance_skipped(
 
 @hookimpl
 def on_dag_run_failed(dag_run: DagRun) -> None:
-    """The run failed, timed out, or was marked: the jobs end that its tasks have neither finished nor released."""
+    """The run failed, timed out, or was marked: end the jobs that its tasks have neither acknowledged nor released."""
     _end_jobs_of_run(dag_run)
 
 
@@ -75,7 +75,7 @@ def on_dag_run_success(dag_run: DagRun) -> None:
 
 
 def _end_jobs(ti: TaskInstance | RuntimeTaskInstance, reason: str) -> None:
-    # A worker has a message of the task in hand, and no database.
+    # A worker has the task as a pydantic model, and no access to the database.
     if isinstance(ti, BaseModel):
         _end_jobs_of_operator(ti, reason)
         return
@@ -89,7 +89,7 @@ def _end_jobs_of_run(dag_run: DagRun) -> None:
     from airflow_trainer_provider.plugins.endings import add
     from airflow_trainer_provider.plugins.requests import EndedRun
 
-    # Not its task instances: the object may be detached from its session, as under dag.test().
+    # The task instances are not read here: the object may be detached from its session, as in dag.test().
     add(EndedRun(dag_run.dag_id, dag_run.run_id, _RUN_OVER))
 
 
@@ -101,9 +101,9 @@ def _end_jobs_of_operator(ti: RuntimeTaskInstance, reason: str) -> None:
         from airflow_trainer_provider.hooks.task import identity_of_task
 
         if ti.task.handle is None:
-            # It has failed before it could submit a job: perhaps before its fields were rendered, or as the parameters
-            # of its run are invalid, of which the context is made.
+            # The task failed before it could submit a job, possibly before its fields were rendered. If the parameters
+            # of its run are invalid, even the context cannot be created.
             with suppress(Exception):
                 ti.task.look_up_place(ti.get_template_context())
-        # That of the task itself knows its run: another one may have its id by now.
+        # The task's own identity includes its run, which matters if another run has the same ID by now.
         run_aside(ti.task.end_jobs(ti.task.identity or identity_of_task(ti), reason), _WORKER_SECONDS)

@@ -1,8 +1,8 @@
-"""Ends jobs beside the process that knows that their tasks are over: the scheduler, or the API server.
+"""Ends jobs in a background thread of the process that knows that their tasks are over: the scheduler or API server.
 
-Neither may be kept waiting, by a cluster that does not answer or by its own database. A request is queued in no time; a
-thread in the background looks up which of the tasks have jobs, and ends those. Both the number of requests and the time
-that one may take are bounded.
+This process must not wait for a cluster that does not answer, nor for the database. So a request is only queued, and a
+background thread finds the tasks that have jobs, and ends the jobs. The number of requests and the time for each
+request are bounded.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How many requests may wait to be looked up, and how many tasks of one cluster for the end of their jobs. A deployment
-#: that ends more tasks at once has other problems.
+#: How many requests may wait for their lookup, and how many tasks of one cluster may wait for the end of their jobs. A
+#: deployment that ends more tasks at the same time has other problems.
 _MOST_WAITING = 10_000
-#: How many requests are looked up together, and how many tasks' jobs are ended at a time in one cluster.
+#: How many requests are looked up together, and for how many tasks of one cluster jobs are ended at the same time.
 _LOOKED_UP_TOGETHER = 100
 _ENDED_AT_ONCE = 16
-#: Seconds that may pass until a task's jobs are ended, that one attempt may take, and that lie between two.
+#: The maximum time until a task's jobs are ended, the maximum time of one attempt, and the pause between two attempts;
+#: in seconds.
 _MOST_SECONDS = 21_600.0
 _ATTEMPT_SECONDS = 600.0
 _AGAIN_SECONDS = 10.0
-#: Seconds until the end of a task that was reported is in the database, and between two looks.
+#: How long to wait until the database has the reported end of a task, and the pause between two reads; in seconds.
 _COMMIT_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
-#: Seconds that requests get which are being worked on when the process ends.
+#: How long requests in progress may continue when the process ends, in seconds.
 _LAST_SECONDS = 4.0
-#: How often the database is asked.
+#: How often a lookup in the database is attempted.
 _LOOKUPS = 5
 
 
@@ -51,19 +52,19 @@ class Endings:
         self._waiting: deque[Request] = deque()
         self._lock = threading.Lock()
         self._is_working = False
-        # For each cluster: one that does not answer keeps no other waiting.
+        # One semaphore for each cluster, so that a cluster that does not answer does not delay the others.
         self._slots: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_ENDED_AT_ONCE))
         self._waiting_for: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[None]] = set()
 
     def add(self, request: Request) -> None:
-        """Queue a request; returns at once.
+        """Queue a request, and return at once.
 
-        :param request: what is over.
+        :param request: the task or the run that is over.
         """
         with self._lock:
             if len(self._waiting) >= _MOST_WAITING:
-                log.error("Too many tasks are over at once: the jobs of %s are not ended", request)
+                log.error("Too many tasks have ended at the same time: the jobs of %s are not ended", request)
                 return
             self._waiting.append(request)
             if self._is_working:
@@ -75,7 +76,7 @@ class Endings:
         run_aside(self._work(), 0)
 
     async def drain(self) -> None:
-        """Let what has begun go on for a moment, before the process ends."""
+        """Give requests in progress a moment to complete before the process ends."""
         end = time.monotonic() + _LAST_SECONDS
         while self._under_way and time.monotonic() < end:
             await asyncio.wait(self._under_way, timeout=end - time.monotonic())
@@ -135,9 +136,9 @@ class Endings:
 
 
 async def _until_ended(ending: Ending, slots: asyncio.Semaphore) -> None:
-    """End the jobs, however often it takes; the others of the cluster have their turn in between.
+    """End the jobs, with as many attempts as necessary. Other tasks of the cluster may proceed between two attempts.
 
-    :param slots: how many of the cluster are ended at a time.
+    :param slots: bounds how many tasks of the cluster have their jobs ended at the same time.
     """
     from airflow_trainer_provider.errors import TrainJobError
 
@@ -147,7 +148,7 @@ async def _until_ended(ending: Ending, slots: asyncio.Semaphore) -> None:
                 if await _is_due(ending):
                     await with_timeout(ending.end_jobs(), _ATTEMPT_SECONDS)
                 else:
-                    log.info("%s is not over any more: its job goes on", ending)
+                    log.info("%s is not over: its job continues", ending)
             return
         except asyncio.TimeoutError:
             log.warning("The jobs of %s are still to be ended, after %.0f s", ending, _ATTEMPT_SECONDS)
@@ -173,9 +174,9 @@ _endings: list[Endings] = []
 def add(request: Request) -> None:
     """Queue a request in this process.
 
-    :param request: what is over.
+    :param request: the task or the run that is over.
     """
-    # A fork has the parent's queue, and not the thread that works on it.
+    # A forked process has a copy of the parent's queue, but not the thread that processes it.
     if not _endings or _endings[-1].pid != os.getpid():
         _endings.append(Endings())
     _endings[-1].add(request)

@@ -1,4 +1,4 @@
-"""What is over, so that its jobs are to end."""
+"""Tasks and runs that are over, as requests to end their jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class EndedTask:
     """A task instance that is over.
 
-    :param reason: what the status of its job will say.
+    :param reason: the reason that the status of its job will show.
     """
 
     dag_id: str
@@ -24,7 +24,7 @@ class EndedTask:
 class EndedRun:
     """A run that is over, with all of its task instances.
 
-    :param reason: what the status of their jobs will say.
+    :param reason: the reason that the status of the jobs will show.
     """
 
     dag_id: str

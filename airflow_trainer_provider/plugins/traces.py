@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Task id and map index.
+#: Task ID and map index.
 _Instance = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The jobs of one task instance, which are to end.
+    """The jobs of one task instance that have to be ended.
 
-    :param task: the task instance, and why.
-    :param handle: of the job that it has pushed to XCom, if it came so far.
-    :param fields: the operator's templated fields, as Airflow stores them; empty where it has dropped them.
-    :param noted: where the task has noted that it submits its jobs; None where it has not.
-    :param spare_released: leave a job alone that outlives its task.
-    :param of_run: whether the task is over because its run is.
+    :param task: the task instance, with the reason.
+    :param handle: the handle that the task has pushed to XCom; None if it has not pushed one.
+    :param fields: the operator's templated fields, as Airflow stores them; empty if Airflow has dropped them.
+    :param noted: the place where the task submits its jobs, from the task's state; None if it is not stored.
+    :param spare_released: do not end a released job, which outlives its task.
+    :param of_run: whether the task is over because its run is over.
     """
 
     task: EndedTask
@@ -52,9 +52,9 @@ class Ending:
 
     @property
     def cluster(self) -> str:
-        """What distinguishes the clusters where jobs are ended: the connection's id; the backend's name without one.
+        """An identifier of the cluster in which jobs are ended: the connection's ID, or the backend's name without one.
 
-        :raises SpecError: the handle is wrong: anything may write to XCom.
+        :raises SpecError: the handle is invalid, since any user or task may write to XCom.
         """
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
@@ -64,9 +64,9 @@ class Ending:
         return str(self.noted.kubernetes_conn_id if self.noted else self.fields["kubernetes_conn_id"])
 
     def is_due(self) -> bool:
-        """Whether the task is over still, in the database. It may have been cleared, and have another job by now.
+        """Whether the task is over, by the database. It may have been cleared meanwhile, and have another job.
 
-        False as well until whoever reported the end has committed it. Blocks while the database answers.
+        Also False until the process that reported the end has committed it. Blocks while the database answers.
         """
         from airflow.models.dagrun import DagRun
         from airflow.models.taskinstance import TaskInstance as TI
@@ -87,9 +87,9 @@ class Ending:
         return found.try_number == task.try_number and state in OVER
 
     async def end_jobs(self) -> None:
-        """End those that have not ended, wherever one of the records says that a job is.
+        """End the jobs that have not ended, in each place that one of the records names.
 
-        Anyone may write to XCom, and whoever may edit the task's state: no record hides what another one names.
+        Users may edit XCom and the task's state, so no record overrides the place in another one.
         """
         from airflow_trainer_provider.errors import TrainJobError
         from airflow_trainer_provider.hooks.task import identity_of_task
@@ -104,7 +104,7 @@ class Ending:
             raise max(errors, key=lambda error: error.retryable)
 
     def _hooks(self) -> Iterator[tuple[TrainerHook, JobHandle | None]]:
-        """What finds the jobs, each with the handle by which it does."""
+        """The hooks that find the jobs, each with the handle to look for; None to look for the task's jobs."""
         from airflow_trainer_provider.hooks.trainer import TrainerHook
 
         if self.noted:
@@ -130,13 +130,13 @@ class Ending:
 
 
 def endings_of(requests: Sequence[Request]) -> list[Ending]:
-    """Find the jobs that are to end. Blocks while the database answers.
+    """Find the jobs that have to be ended. Blocks while the database answers.
 
     :param requests: tasks and runs that are over.
     """
     from airflow.utils.session import create_session
 
-    # Not the session of who reported it: that one is in the middle of something, and must not be committed here.
+    # Not the session of the process that reported the end: it is in use, and must not be committed here.
     with create_session(scoped=False) as session:
         return [ending for request in requests for ending in _endings(session, request)]
 
@@ -158,7 +158,8 @@ def _endings_of_run(session: Session, run: EndedRun) -> Iterable[Ending]:
     traces = _Traces(session, run.dag_id, run.run_id, {row.task_id for row in rows})
     for row in rows:
         succeeded = row.state == "success"
-        # A task that has succeeded by itself leaves a value, unless do_xcom_push says otherwise: then its job shows it.
+        # A task that has succeeded by itself has a return value, except with do_xcom_push=False. In that case the job
+        # shows whether it was released.
         if succeeded and (row.task_id, row.map_index) in traces.returned:
             continue
         task = EndedTask(run.dag_id, run.run_id, row.task_id, row.map_index, row.try_number, run.reason)
@@ -168,9 +169,9 @@ def _endings_of_run(session: Session, run: EndedRun) -> Iterable[Ending]:
 
 
 class _Traces:
-    """What some tasks of a run have left.
+    """The records that some tasks of a run have left in the database.
 
-    :param session: of the database.
+    :param session: a session of the database.
     :param dag_id: the run's DAG.
     :param run_id: the run.
     :param task_ids: the tasks.
@@ -187,12 +188,12 @@ class _Traces:
         #: Task instances that have returned a value, or whose function has returned None.
         self.returned: frozenset[_Instance] = frozenset()
         if self._handles or self._fields or self._noted:
-            # Not with their values, which may be large.
+            # Without the values, which may be large.
             self.returned = frozenset((task, index) for task, index in self._xcoms(("return_value", "summary")))
         self._declared: frozenset[str] | None = None
 
     def ending(self, task: EndedTask, *, spare_released: bool = False, of_run: bool = False) -> Ending | None:
-        """The jobs of a task instance; None where it is not one of ours, or came to nothing.
+        """The jobs of a task instance; None if its operator is not the provider's, or if it has left no records.
 
         :param task: the task instance.
         :param spare_released: see :class:`Ending`.
@@ -204,7 +205,7 @@ class _Traces:
             _handle(self._handles.get(instance)),
             self._noted.get(instance),
         )
-        # Any task may write such values: they count only where our operator has written them.
+        # Any task may write such values: they count only if one of the provider's operators has written them.
         if fields is None and (not (handle or noted) or task.task_id not in self._declared_tasks()):
             return None
         return Ending(task, handle, fields or {}, noted, spare_released, of_run)
@@ -224,7 +225,7 @@ class _Traces:
         return {(task, index): values for task, index, values in rows if OURS in values}
 
     def _noted_places(self) -> dict[_Instance, JobPlace]:
-        """Where the tasks have noted that they submit their jobs. Airflow has the table from 3.3 on."""
+        """The places where the tasks submit their jobs, from their state. Airflow has this table since 3.3."""
         try:
             from airflow.models.task_state_store import TaskStateStoreModel as State
         except ImportError:
@@ -239,7 +240,7 @@ class _Traces:
         return {instance: place for instance, place in found.items() if place is not None}
 
     def _xcoms(self, keys: Collection[str], *columns: str) -> Iterable[Any]:
-        """Rows of XCom with such a key: the task, its map index, and other columns."""
+        """Rows of XCom with one of the keys: the task, its map index, and the given columns."""
         from airflow.models.xcom import XComModel as XCom
         from sqlalchemy import select
 
@@ -250,7 +251,7 @@ class _Traces:
         return self._session.execute(query)
 
     def _declared_tasks(self) -> frozenset[str]:
-        """The DAG's tasks of ours. Airflow drops the rendered fields of all but a DAG's latest runs."""
+        """The DAG's tasks with one of the provider's operators; needed as Airflow drops older runs' rendered fields."""
         if self._declared is None:
             self._declared = declared_tasks(self._session, self._dag_id)
         return self._declared
@@ -274,16 +275,16 @@ def _noted(text: str) -> JobPlace | None:
 
 
 async def read_connection(conn_id: str) -> ClusterConnection:
-    """Read a connection where the database is at hand."""
+    """Read a connection in a process with access to the database, such as the scheduler and the API server."""
     from airflow.models.connection import Connection
 
     from airflow_trainer_provider.errors import ConnectionUnreadable
     from airflow_trainer_provider.hooks.connection import cluster_connection
 
     try:
-        # In a thread, which has a session of its own.
+        # In a thread, which uses its own session.
         found = await asyncio.to_thread(Connection.get_connection_from_secrets, conn_id)
     except Exception as error:
-        # Airflow says "not found" as well where a secrets backend has failed.
+        # Airflow also reports "not found" if a secrets backend has failed.
         raise ConnectionUnreadable(conn_id, type(error).__name__) from error
     return cluster_connection(conn_id, found)

@@ -11,7 +11,7 @@ from airflow_trainer_provider.plugins.view.mounted import DAG_VIEW, FASTAPI_APP,
 class TrainerPlugin(AirflowPlugin):
     """Ends the jobs of tasks that are over: marked in the UI or through the API, or killed in their last try.
 
-    And shows jobs in Airflow's UI: the Training tabs of a task instance and of a DAG, and the Training page of all.
+    It also shows jobs in Airflow's UI: in the Training tabs of a task instance and of a DAG, and in the Training page.
     """
 
     name = "trainer"

@@ -1,4 +1,4 @@
-"""Who may read and who may act. A mounted app inherits none of Airflow's checks: each route has its own."""
+"""Checks who may read and who may act. A mounted app inherits no checks from Airflow, so each route has its own."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fastapi import Depends, HTTPException, Request, status
 
 #: The user of a request; 401 without a login.
 User = Annotated[BaseUser, Depends(get_user)]
-#: Whether Airflow takes its session cookie as a login. Airflow 3.1.0 does not: its pages send a token with each
-#: request, and a browser that opens a frame sends none.
+#: Whether Airflow accepts its session cookie as a login. Airflow 3.1.0 does not: its pages send a token with each
+#: request, but a browser that loads a frame does not send it.
 HAS_COOKIE_SESSIONS = "request" in inspect.signature(get_user).parameters
-#: What the views show is in task instances and in XCom.
+#: The views show data of task instances and of XCom.
 _READ = (DagAccessEntity.TASK_INSTANCE, DagAccessEntity.XCOM)
 
 
 def may_read(request: Request, user: User) -> None:
-    """Refuse whoever may not read the task instances of the DAG, or their XCom.
+    """Refuse a user who may not read the task instances of the DAG, or their XCom.
 
-    :param request: its path, or its query, names the DAG.
-    :param user: who asks.
+    :param request: the request, whose path or query names the DAG.
+    :param user: the user who sends the request.
     """
     dag_id = _dag_id(request)
     if not all(_is_authorized("GET", entity, dag_id, user) for entity in _READ):
@@ -37,10 +37,10 @@ def may_read(request: Request, user: User) -> None:
 
 
 def may_edit(request: Request, user: User) -> None:
-    """Refuse whoever may not edit the task instances of the DAG.
+    """Refuse a user who may not edit the task instances of the DAG.
 
-    :param request: its path names the DAG.
-    :param user: who asks.
+    :param request: the request, whose path names the DAG.
+    :param user: the user who sends the request.
     """
     if not is_editor(_dag_id(request), user):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not edit the task instances of this DAG.")
@@ -56,9 +56,9 @@ def is_editor(dag_id: str, user: BaseUser) -> bool:
 
 
 def readable_dags(dag_ids: Set[str], user: BaseUser) -> frozenset[str]:
-    """Those DAGs whose task instances and XCom a user may read.
+    """The DAGs whose task instances and XCom a user may read.
 
-    :param dag_ids: DAGs.
+    :param dag_ids: the DAGs to check.
     :param user: the user.
     """
     teams = _teams(dag_ids)
@@ -66,20 +66,20 @@ def readable_dags(dag_ids: Set[str], user: BaseUser) -> frozenset[str]:
 
 
 def editable_dags(dag_ids: Set[str], user: BaseUser) -> frozenset[str]:
-    """Those DAGs whose task instances a user may edit.
+    """The DAGs whose task instances a user may edit.
 
-    :param dag_ids: DAGs.
+    :param dag_ids: the DAGs to check.
     :param user: the user.
     """
     return _authorized("PUT", (DagAccessEntity.TASK_INSTANCE,), dag_ids, _teams(dag_ids), user)
 
 
 def _listed(dag_ids: Set[str], teams: Mapping[str, str | None], user: BaseUser) -> Set[str]:
-    """Those DAGs that Airflow lists for a user: a manager may know that of many at once."""
+    """The DAGs that Airflow lists for a user. An auth manager may answer this for many DAGs with one request."""
     found: set[str] = set()
     for team in {teams.get(dag_id) for dag_id in dag_ids}:
         of_team = {dag_id for dag_id in dag_ids if teams.get(dag_id) == team}
-        # Airflow before 3.2 has no teams, and no such parameter.
+        # Airflow before 3.2 has neither teams nor this parameter.
         named: Any = {"team_name": team} if team else {}
         found |= get_auth_manager().filter_authorized_dag_ids(dag_ids=of_team, user=user, method="GET", **named)
     return found
@@ -94,7 +94,8 @@ def _authorized(
 ) -> frozenset[str]:
     manager = get_auth_manager()
     asked = {dag_id: [_asked(method, entity, dag_id, teams.get(dag_id)) for entity in entities] for dag_id in dag_ids}
-    # A manager that asks a server may do so once for all. Most users may do the same with all that they see.
+    # An auth manager that asks a server can answer for all DAGs with one request. Most users have the same rights for
+    # all DAGs that they see.
     if manager.batch_is_authorized_dag([each for one in asked.values() for each in one], user=user):
         return frozenset(asked)
     return frozenset(dag_id for dag_id, one in asked.items() if manager.batch_is_authorized_dag(one, user=user))
@@ -113,9 +114,9 @@ def _teams(dag_ids: Set[str]) -> dict[str, str | None]:
 
 
 def from_own_page(request: Request) -> None:
-    """Refuse a request that another site's page may have had a browser send.
+    """Refuse a request that a browser may have sent for a page of another site.
 
-    :param request: what is asked for.
+    :param request: the request.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, "The body has to be application/json.")
@@ -125,21 +126,21 @@ def from_own_page(request: Request) -> None:
     elif origin is not None:
         is_own = urlsplit(origin).netloc in _own_hosts(request)
     else:
-        # No browser: that would send either. A cookie alone is no proof of it.
+        # Not a browser, which would send one of the two headers. Still, a cookie alone is not accepted.
         is_own = "authorization" in request.headers or COOKIE_NAME_JWT_TOKEN not in request.cookies
     if not is_own:
         raise HTTPException(status.HTTP_403_FORBIDDEN, "The request does not come from a page of this Airflow.")
 
 
-#: For pages and their files, which hold no data. Where Airflow has no sessions a frame cannot be asked for a login; the
-#: page then asks for its data with Airflow's token.
+#: For pages and their files, which contain no data. If Airflow has no sessions, the request for a frame has no login;
+#: the page then requests its data with Airflow's token.
 PAGE_ACCESS: list[Any] = [Depends(may_read)] if HAS_COOKIE_SESSIONS else []
 FILE_ACCESS: list[Any] = [Depends(get_user)] if HAS_COOKIE_SESSIONS else []
-#: For lists, which hold of each DAG only what the user may read.
+#: For lists, which contain only data of DAGs that the user may read.
 LIST_ACCESS: list[Any] = [Depends(get_user)]
 READ_ACCESS: list[Any] = [Depends(may_read)]
 EDIT_ACCESS: list[Any] = [Depends(from_own_page), Depends(may_read), Depends(may_edit)]
-#: What counts as a check of a route, for the test that walks the routes.
+#: The functions that count as a check, for the test that inspects all routes.
 CHECKS: tuple[Callable[..., Any], ...] = (may_read, may_edit, get_user)
 
 
@@ -156,7 +157,7 @@ def _is_authorized(method: Any, entity: DagAccessEntity, dag_id: str, user: Base
 
 
 def _own_hosts(request: Request) -> tuple[str, ...]:
-    """The hosts of this Airflow: as it is configured, and as the browser names it."""
+    """The hosts of this Airflow: the configured host, and the host in the browser's request."""
     from airflow.configuration import conf
 
     configured = urlsplit(conf.get("api", "base_url", fallback="") or "").netloc

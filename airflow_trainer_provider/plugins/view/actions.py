@@ -1,4 +1,4 @@
-"""What a viewer may do with a job: suspend it, resume it, and stop it with its task."""
+"""The actions of a viewer on a job: suspend it, resume it, and stop it together with its task."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
     from airflow_trainer_provider.job.handle import JobHandle
 
-#: Seconds in which a cluster has to take a request.
+#: Seconds within which a cluster has to accept a request.
 _SECONDS = 20.0
-#: Seconds for which a connection that cannot be read is read again.
+#: For how many seconds the read of a connection is retried.
 _READ_SECONDS = 5.0
 
 
 def act(action: str, key: TaskKey, uid: str, user: BaseUser) -> str:
-    """Do something with the job of a task instance. Blocks while database and cluster answer.
+    """Apply an action to the job of a task instance. Blocks while the database and the cluster answer.
 
     :param action: ``suspend``, ``resume`` or ``stop``.
     :param key: the task instance.
-    :param uid: of the job that the viewer has seen.
-    :param user: who asks.
-    :return: what was done.
+    :param uid: the uid of the job that the viewer has seen.
+    :param user: the user who sends the request.
+    :return: a sentence on what was done.
     """
     state = _checked(action, key, uid)
     handle = _handle(state)
-    # Before: what was asked for stands in the log also where it fails.
+    # Before the action, so that the audit log also has a request that fails.
     _note(action, key, handle, user)
     if action == "stop":
         return _stop(key)
@@ -102,7 +102,7 @@ async def _managed(action: str, handle: JobHandle, identity: Identity) -> str:
 
     hook = TrainerHook(handle.backend, read_connection=read_connection)
     backend = await hook.backend_of(handle, timeout=_READ_SECONDS)
-    # XCom can be edited: a handle there may be that of a job of another task, which this viewer may not touch.
+    # Users can edit XCom: its handle may belong to the job of another task, which this viewer may not change.
     own = await backend.find(identity.model_copy(update={"deployment": hook.settings.deployment}))
     if handle.uid not in [each.uid for each in own]:
         raise HTTPException(status.HTTP_409_CONFLICT, "The cluster has no such job of this task; it may have ended.")

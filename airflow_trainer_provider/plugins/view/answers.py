@@ -1,4 +1,4 @@
-"""Answers that a browser may keep: each has a tag, and one that has not changed is 304 without a body."""
+"""Responses that a browser may cache: each has an ETag, and an unchanged response is a 304 without a body."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from fastapi import Request, Response
 
 from airflow_trainer_provider.plugins.view.model.values import finite
 
-#: Only what the page itself brings runs, and only Airflow may frame it.
+#: Only the page's own scripts may run, and only Airflow may show the page in a frame.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-#: Of every answer.
+#: The headers of every response.
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"}
-#: Of pages.
+#: The headers of pages.
 PAGE_HEADERS = {**HEADERS, "Content-Security-Policy": _POLICY}
-#: The browser keeps the answer, and asks each time whether it is still right.
+#: The browser caches the response, and revalidates it at each request.
 ASK_AGAIN = "private, no-cache"
 
 
 def json_answer(request: Request, value: Mapping[str, Any], untagged: Collection[str] = ()) -> Response:
-    """A value as JSON.
+    """A JSON response.
 
-    :param request: it may name the tag of what the browser has.
+    :param request: the request, which may have the tag of the cached response.
     :param value: JSON values.
-    :param untagged: keys whose values alone make no new answer: when it was known last.
+    :param untagged: keys that the tag does not cover, such as the time of the data.
     """
     counted = {name: each for name, each in value.items() if name not in untagged}
     weak = "W/" if untagged else ""
@@ -41,27 +41,27 @@ def json_answer(request: Request, value: Mapping[str, Any], untagged: Collection
 
 
 def not_modified(tag: str, caching: str = ASK_AGAIN) -> Response:
-    """The answer that the browser's own is still right.
+    """The response that the browser's cached response is still valid.
 
-    :param tag: of that.
-    :param caching: how long it may keep it.
+    :param tag: the tag of the cached response.
+    :param caching: the value of ``Cache-Control``.
     """
     return Response(status_code=304, headers={**HEADERS, "ETag": tag, "Cache-Control": caching})
 
 
 def is_kept(request: Request, tag: str) -> bool:
-    """Whether the browser has what the tag says.
+    """Whether the browser has cached the response with a tag.
 
-    :param request: its header names the tags.
-    :param tag: of the answer.
+    :param request: the request, whose header names tags.
+    :param tag: the tag of the response.
     """
     wanted = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
-    # Proxies that compress an answer make its tag a weak one.
+    # A proxy that compresses a response turns its tag into a weak one.
     return "*" in wanted or tag.removeprefix("W/") in [each.removeprefix("W/") for each in wanted]
 
 
 def digest(content: bytes) -> str:
-    """What distinguishes a content from any other.
+    """A digest of a response's content.
 
     :param content: the bytes.
     """
@@ -69,9 +69,9 @@ def digest(content: bytes) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    # ASCII: a text of an XCom may have half a character, which UTF-8 has no bytes for.
+    # ASCII: text in XCom may have a lone surrogate, which UTF-8 cannot encode.
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
-        # No browser reads NaN.
+        # Browsers do not parse NaN.
         return json.dumps(finite(value), allow_nan=False, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""The app that Airflow's API server mounts: pages, their files, what they show, and actions."""
+"""The app that Airflow's API server mounts: pages, their files and data, and actions."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _TASK = "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}"
 
 
 class ActionBody(BaseModel):
-    """What an action is sent with.
+    """The body of a request for an action.
 
-    :param uid: of the job that the viewer has seen.
+    :param uid: the uid of the job that the viewer has seen.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -64,7 +64,7 @@ def make_app(static: Path = _STATIC) -> FastAPI:
 
     :param static: the folder of pages and files.
     """
-    # Without its documentation: those routes would have no authentication.
+    # Without API documentation, whose routes would have no authentication.
     app = FastAPI(title="Training", openapi_url=None, docs_url=None, redoc_url=None)
     pages = Pages(static, needs_token=not HAS_COOKIE_SESSIONS)
     app.include_router(_pages(pages))

@@ -1,4 +1,4 @@
-"""Reads what the views show from Airflow's database. The queries for a page do not grow with what it shows."""
+"""Reads the data of the views from Airflow's database. The number of queries does not depend on the amount of data."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Row, Select
     from sqlalchemy.orm import Session
 
-#: XCom with a job's status, and with its script's reports.
+#: XCom keys with a job's state; and these together with the reports of its script.
 STATE_KEYS = ("job", "request", "status", "failure", "return_value", "summary")
 ALL_KEYS = (*STATE_KEYS, "progress")
-#: How many earlier runs say what is usual.
+#: How many earlier runs are used for the typical duration.
 USUAL_RUNS = 5
-#: The largest number that a database has for a map index; PostgreSQL fails with a larger one.
+#: The largest map index that a database supports; PostgreSQL fails with a larger number.
 LAST_MAP_INDEX = 2**31 - 1
 
 
@@ -47,10 +47,10 @@ class TaskKey(NamedTuple):
 
 
 def read_task(key: TaskKey, earlier: int = 0) -> TaskRecords | None:
-    """What is known of a task instance; None where there is none. Blocks while the database answers.
+    """The records of a task instance; None if it does not exist. Blocks while the database answers.
 
     :param key: the task instance.
-    :param earlier: how many earlier runs are read at most.
+    :param earlier: the maximum number of earlier runs to read.
     """
     with create_session(scoped=False) as session:
         return _read(session, key, earlier)
@@ -70,9 +70,9 @@ def _read(session: Session, key: TaskKey, earlier: int) -> TaskRecords | None:
 
 
 def select_tasks(*columns: Any) -> Select[Any]:
-    """The query for task instances, with when whatever waits for their jobs has last reported.
+    """The query for task instances, with the last heartbeat of the worker or triggerer that waits for the job.
 
-    :param columns: what else of them is read.
+    :param columns: further columns to read.
     """
     key: tuple[Any, ...] = (TI.dag_id, TI.run_id, TI.task_id, TI.map_index)
     return (
@@ -85,7 +85,7 @@ def select_tasks(*columns: Any) -> Select[Any]:
             TI.start_date,
             TI.end_date,
             TI.last_heartbeat_at,
-            # A trigger that no triggerer has taken waits since its creation.
+            # A trigger that no triggerer has picked up waits since its creation.
             func.coalesce(Job.latest_heartbeat, Trigger.created_date).label("triggerer_seen_at"),
             *columns,
         )
@@ -95,13 +95,13 @@ def select_tasks(*columns: Any) -> Select[Any]:
 
 
 def trainings(session: Session, rows: Iterable[Row[Any]]) -> Set[TaskKey]:
-    """The task instances whose operator is one of the provider's.
+    """The task instances with one of the provider's operators.
 
-    Airflow moves unfinished task instances to each new version of a DAG: what the operator has rendered says what ran.
-    Of older runs Airflow drops that, and of a task that has not run there is none.
+    Airflow moves unfinished task instances to each new version of a DAG, so the rendered fields show which operator
+    ran. Airflow drops them for older runs, and a task that has not run has none: then the DAG's version decides.
 
-    :param session: of the database.
-    :param rows: of :func:`select_tasks`.
+    :param session: a session of the database.
+    :param rows: rows of :func:`select_tasks`.
     """
     versions = {key_of(row): (row.dag_id, row.dag_version_id) for row in rows}
     key = (Rendered.dag_id, Rendered.run_id, Rendered.task_id, Rendered.map_index)
@@ -115,7 +115,7 @@ def trainings(session: Session, rows: Iterable[Row[Any]]) -> Set[TaskKey]:
 def key_of(row: Row[Any]) -> TaskKey:
     """The task instance of a row.
 
-    :param row: of :func:`select_tasks`.
+    :param row: a row of :func:`select_tasks`.
     """
     return TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
 
@@ -128,13 +128,13 @@ def records_of(
     before: Iterable[TryRecord] = (),
     earlier: Iterable[EarlierRun] = (),
 ) -> TaskRecords:
-    """A task instance, from its row.
+    """The records of a task instance, from its row.
 
-    :param row: of :func:`select_tasks`.
-    :param xcoms: what it has in XCom, by key; that of another operator's task says nothing of a job.
-    :param is_training: whether its operator is one of the provider's: see :func:`trainings`.
-    :param before: its tries before the latest.
-    :param earlier: runs in which it succeeded before, the latest first.
+    :param row: a row of :func:`select_tasks`.
+    :param xcoms: the task instance's XComs, by key; they are ignored if the operator is not the provider's.
+    :param is_training: whether the operator is one of the provider's: see :func:`trainings`.
+    :param before: the tries before the latest one.
+    :param earlier: earlier runs in which the task succeeded, the latest first.
     """
     is_deferred = row.state == "deferred"
     return TaskRecords(
@@ -167,14 +167,14 @@ def _xcoms(session: Session, key: TaskKey) -> dict[str, Any]:
 
 
 def select_xcoms(*owner: Any) -> Select[Any]:
-    """XCom for :func:`xcoms_by`: columns that say whose it is, the key, and the value.
+    """The query of XComs for :func:`xcoms_by`: columns that identify the owner, the key, and the value.
 
-    What functions return is left out, as it may be large: beside it is a summary, which is shown.
+    The values of functions are left out, as they may be large. Their tasks also have a summary, which is shown instead.
 
-    :param owner: the columns.
+    :param owner: the columns that identify the owner.
     """
     summary = aliased(XCom)
-    # Along the primary key of XCom.
+    # By columns of XCom's primary key.
     has_summary = (
         select(summary.key)
         .where(
@@ -189,9 +189,9 @@ def select_xcoms(*owner: Any) -> Select[Any]:
 
 
 def xcoms_by(rows: Iterable[tuple[_Owner, str, Any]]) -> dict[_Owner, dict[str, Any]]:
-    """What each task instance has in XCom, by key; the summary of a function's job as that of any other.
+    """The XComs of each task instance, by key. The summary of a function's job is under the same key as any other's.
 
-    :param rows: whose it is, the key, and the value as the database has it.
+    :param rows: the owner, the key, and the value as stored in the database.
     """
     found: dict[_Owner, dict[str, Any]] = {}
     for owner, name, value in rows:
@@ -200,12 +200,12 @@ def xcoms_by(rows: Iterable[tuple[_Owner, str, Any]]) -> dict[_Owner, dict[str, 
 
 
 def _with_summary(xcoms: dict[str, Any]) -> dict[str, Any]:
-    # The task of a function returns that one's value, and has the job's summary elsewhere.
+    # The task of a function returns the function's value, and pushes the job's summary under another key.
     return {**xcoms, "return_value": xcoms["summary"]} if "summary" in xcoms else xcoms
 
 
 def _value(value: Any) -> Any:
-    """An XCom's value: as it is, or as JSON text where Airflow itself wrote it."""
+    """The value of an XCom, parsed if it is JSON text, as Airflow itself writes it."""
     if not isinstance(value, str):
         return value
     try:
@@ -224,7 +224,7 @@ def _earlier_tries(session: Session, key: TaskKey, latest: int) -> Iterable[TryR
 
 
 def _earlier_runs(session: Session, key: TaskKey, before: datetime | None, most: int) -> Iterable[EarlierRun]:
-    """The last runs in which the task succeeded, with what they left; the curves of the latest one alone."""
+    """The last runs in which the task succeeded, with their XComs; curves are read only of the latest run."""
     same = (TI.dag_id == key.dag_id, TI.task_id == key.task_id, TI.map_index == key.map_index)
     query = (
         select(TI.run_id, TI.start_date, TI.end_date, DagRun.logical_date, DagRun.run_after)

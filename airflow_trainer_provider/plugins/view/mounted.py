@@ -1,4 +1,4 @@
-"""What Airflow mounts: light to import, since every process of Airflow loads the plugin."""
+"""The app and views that Airflow mounts. This module is cheap to import, as every Airflow process loads the plugin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Message = MutableMapping[str, Any]
 
 
 class MountedApp:
-    """The app of the views, which is made at its first request: only the API server has requests."""
+    """The app of the views. It is created at the first request, as only the API server receives requests."""
 
     def __init__(self) -> None:
         self._app: FastAPI | None = None
@@ -28,9 +28,9 @@ class MountedApp:
     ) -> None:
         """Answer a request.
 
-        :param scope: the request, as ASGI has it.
-        :param receive: gives its body.
-        :param send: takes the answer.
+        :param scope: the ASGI scope of the request.
+        :param receive: returns the body of the request.
+        :param send: sends the response.
         """
         if self._app is None:
             from airflow_trainer_provider.plugins.view.app import make_app
@@ -41,15 +41,15 @@ class MountedApp:
 
 #: For ``AirflowPlugin.fastapi_apps``.
 FASTAPI_APP = {"app": MountedApp(), "url_prefix": PREFIX, "name": "Training"}
-#: For ``AirflowPlugin.external_views``. The address is relative to Airflow's base URL, which may have a path. Airflow
-#: leaves the last placeholder as it is for a task that is not mapped.
+#: For ``AirflowPlugin.external_views``. The address is relative to Airflow's base URL, which may have a path. For a
+#: task that is not mapped, Airflow does not replace the last placeholder.
 TASK_VIEW = {
     "name": "Training",
     "href": f"{PREFIX[1:]}/task?dag_id={{DAG_ID}}&run_id={{RUN_ID}}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}",
     "destination": "task_instance",
     "url_route": "training",
 }
-#: Its route differs from that of a task: Airflow finds a view by its route alone.
+#: The route differs from the task view's, since Airflow finds a view only by its route.
 DAG_VIEW = {
     "name": "Training",
     "href": f"{PREFIX[1:]}/dag?dag_id={{DAG_ID}}",
@@ -59,7 +59,7 @@ DAG_VIEW = {
 
 
 def _icon(color: str) -> str:
-    """The icon of the navigation. An image knows no colour of text: a pale edge shows it on the chosen entry too."""
+    """The icon in the navigation. An image cannot use the text's colour: a pale edge shows it on a selected entry."""
     lines = "M6 6h12v12H6zM10 10h4v4h-4zM9 2v4M15 2v4M9 18v4M15 18v4M2 9h4M2 15h4M18 9h4M18 15h4"
     edge = f'<path d="{lines}" stroke="#dce7f5" stroke-width="4"/>' if color == _ON_LIGHT else ""
     body = f'{edge}<path d="{lines}" stroke="{color}" stroke-width="2"/>'
@@ -68,7 +68,7 @@ def _icon(color: str) -> str:
 
 
 _ON_LIGHT, _ON_DARK = "#3e5873", "#a3afbe"
-#: The page of all jobs. A key that a version of Airflow does not know is left alone by it.
+#: The page of all jobs. A version of Airflow ignores keys that it does not know.
 JOBS_VIEW = {
     "name": "Training",
     "href": f"{PREFIX[1:]}/jobs",

@@ -1,4 +1,4 @@
-"""The pages and their files. They hold no data: a page asks for that itself."""
+"""The pages and their files. They contain no data: a page requests its data itself."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from airflow_trainer_provider.plugins.view.answers import (
     not_modified,
 )
 
-#: Where the page's own address is to stand.
+#: The placeholder for the page's own address.
 _BASE = "__TRAINER_BASE__"
-#: How a page names its files, and what distinguishes these files from those of another version of the package.
+#: The prefix of files in a page, and the prefix of the version that is added to it.
 _FILES = '"static/'
 _VERSION = "v-"
-#: Says, in the head of a page, that requests need the token that Airflow's own pages keep in ``localStorage.token``.
+#: An element in the head of a page: requests need the token that Airflow's own pages keep in ``localStorage.token``.
 _HEAD = "<head>"
 _NEEDS_TOKEN = f'{_HEAD}\n<meta name="trainer-auth" content="token">'
 _PAGE = ".html"
@@ -57,14 +57,14 @@ class Pages:
 
     @cached_property
     def version(self) -> str:
-        """What distinguishes these files from those of another version."""
+        """A digest of all files, which changes with the version of the package."""
         return digest(b"".join(name.encode() + b"\0" + content for name, content in self._files.items()))[:16]
 
     def page(self, name: str, base: str) -> Response:
         """A page.
 
-        :param name: of its file.
-        :param base: the path of the app, as the browser has to name it.
+        :param name: the name of the page's file.
+        :param base: the path of the app, as the browser has to request it.
         """
         if name not in self._files:
             raise HTTPException(status.HTTP_404_NOT_FOUND, f"The package has no {name}.")
@@ -75,16 +75,16 @@ class Pages:
         return Response(text, media_type=_TYPES[_PAGE], headers={**PAGE_HEADERS, "Cache-Control": ASK_AGAIN})
 
     def file(self, request: Request, name: str) -> Response:
-        """One of the files that pages name.
+        """One of the files that pages refer to.
 
-        :param request: it may name the tag of what the browser has.
-        :param name: its path in the folder; behind the version, as pages name it, it may be kept for ever.
+        :param request: the request, which may have the tag of the cached file.
+        :param name: the file's path in the folder. With the version as prefix, as in pages, it may be cached for ever.
         """
         first, _, rest = name.partition("/")
         is_this = first == f"{_VERSION}{self.version}"
         name = rest if first.startswith(_VERSION) else name
         content = self._files.get(name)
-        # A page has its own route, with a policy.
+        # A page has its own route, with a content security policy.
         if content is None or name.endswith(_PAGE):
             raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
         caching, tag = _FOR_EVER if is_this else ASK_AGAIN, f'"{digest(content)}"'

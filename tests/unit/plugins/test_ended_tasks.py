@@ -465,7 +465,7 @@ def test_the_number_of_endings_at_a_time_and_of_those_that_wait_is_bounded(datab
     settled()
 
     assert most[0] == endings._ENDED_AT_ONCE
-    assert "Too many tasks are over at once" in caplog.text
+    assert "Too many tasks have ended at the same time" in caplog.text
 
 
 @pytest.fixture

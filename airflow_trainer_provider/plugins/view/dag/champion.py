@@ -14,10 +14,10 @@ _LOWER = "lower"
 
 
 def chosen_metric(wanted: str | None, names: Sequence[str]) -> str | None:
-    """The metric that is compared: the wanted one; else one of an evaluation that has a direction; else any that has.
+    """The metric to compare: the wanted one; else a metric with a direction, preferably from an evaluation; else any.
 
-    :param wanted: its name; None for any.
-    :param names: those that the runs have.
+    :param wanted: the name of the wanted metric; None for any.
+    :param names: the metrics that the runs have.
     """
     if wanted in names:
         return wanted
@@ -27,10 +27,10 @@ def chosen_metric(wanted: str | None, names: Sequence[str]) -> str | None:
 
 
 def champion_of(metric: str | None, rows: Sequence[Row]) -> Row | None:
-    """The run that succeeded with the best value; of equal ones the first. None where better has no meaning.
+    """The successful run with the best value; of equal values the oldest run. None if the metric has no direction.
 
-    :param metric: by which.
-    :param rows: the newest first.
+    :param metric: the metric to compare.
+    :param rows: the runs, the newest first.
     """
     direction = better(metric) if metric else None
     if metric is None or direction is None:
@@ -43,7 +43,7 @@ def champion_of(metric: str | None, rows: Sequence[Row]) -> Row | None:
 def champion_view(metric: str | None, champion: Row | None) -> dict[str, Any] | None:
     """The champion, as JSON values.
 
-    :param metric: by which.
+    :param metric: the metric by which the champion was chosen.
     :param champion: the run.
     """
     if metric is None or champion is None:
@@ -55,9 +55,9 @@ def champion_view(metric: str | None, champion: Row | None) -> dict[str, Any] | 
 def numbers_of(metric: str | None, rows: Sequence[Row], champion: Row | None) -> dict[str, Any]:
     """The numbers above the runs.
 
-    :param metric: the one that is compared.
-    :param rows: the newest first.
-    :param champion: the best of them.
+    :param metric: the metric to compare.
+    :param rows: the runs, the newest first.
+    :param champion: the best run.
     """
     outcomes = {name: sum(row.outcome == name for row in rows) for name in ENDED}
     ended = sum(outcomes.values())
@@ -76,10 +76,10 @@ def numbers_of(metric: str | None, rows: Sequence[Row], champion: Row | None) ->
 
 
 def versus(value: float | None, best: float | None) -> float | None:
-    """A change as a share of what it is compared with; None where there is none.
+    """The relative change of a value; None if one of the two is unknown, or if the value to compare with is 0.
 
-    :param value: the one.
-    :param best: what it is compared with.
+    :param value: the value.
+    :param best: the value to compare with.
     """
     return None if value is None or not best else round((value - best) / abs(best), 4)
 

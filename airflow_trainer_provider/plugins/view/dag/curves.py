@@ -9,18 +9,19 @@ from airflow_trainer_provider.plugins.view.model.progress import better
 from airflow_trainer_provider.plugins.view.model.series import EVALUATIONS, entries_of
 from airflow_trainer_provider.plugins.view.model.values import mapping
 
-#: How many runs one chart distinguishes.
+#: The maximum number of runs in one chart.
 MOST_CURVES = 5
-#: A run, and what its task has reported: XCom ``progress``.
+#: A run, and the reports of its task: XCom ``progress``.
 Reported = tuple[tuple[str, int], Mapping[str, Any]]
 
 
 def curves_of(wanted: str | None, runs: Sequence[Reported], points: int) -> dict[str, Any]:
     """One metric in columns, for each run.
 
-    :param wanted: the metric; where no run has a curve of it, that of the training which it evaluates, or the loss.
-    :param runs: in the order in which they are shown.
-    :param points: of each attempt, at most.
+    :param wanted: the metric. If no run has a curve of it, the training's metric that it evaluates is used, else the
+        loss, else any metric.
+    :param runs: the runs, in the order in which they are shown.
+    :param points: the maximum number of points of each attempt.
     """
     histories = [(key, mapping(progress.get("history"))) for key, progress in runs]
     names = list(dict.fromkeys(str(name) for _, history in histories for name, parts in history.items() if parts))

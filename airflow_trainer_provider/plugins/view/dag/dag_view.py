@@ -1,4 +1,4 @@
-"""The DAG view: what the Training tab of a DAG shows."""
+"""The DAG view: the data of the Training tab of a DAG."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from airflow_trainer_provider.plugins.view.model.values import iso
 
 
 def dag_view(records: DagRecords, wanted: str | None, limit: int, now: datetime) -> dict[str, Any]:
-    """All of the DAG view, as JSON values.
+    """The whole DAG view, as JSON values.
 
-    :param records: of the DAG.
-    :param wanted: the metric that is compared; None for any.
+    :param records: the records of the DAG.
+    :param wanted: the metric to compare; None for any.
     :param limit: how many runs are shown.
-    :param now: the time.
+    :param now: the current time.
     """
     rows = [row_of(run, now) for run in records.runs]
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
@@ -63,7 +63,7 @@ def _runs(records: DagRecords, rows: Sequence[Row], metric: str | None, champion
 
 
 def _before(at: int, read: Sequence[RunRecord], known: Sequence[Parameters]) -> Parameters | None:
-    """The parameters in the run before: of the same instance of a mapped task."""
+    """The parameters of the same task instance in the previous run."""
     index = read[at].task.map_index
     return next((of for of, run in list(zip(known, read, strict=True))[at + 1 :] if run.task.map_index == index), None)
 

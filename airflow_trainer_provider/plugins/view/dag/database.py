@@ -1,4 +1,4 @@
-"""Reads the runs of a DAG's training tasks. The queries do not grow with the runs."""
+"""Reads the runs of a DAG's training tasks. The number of queries does not depend on the number of runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Row
     from sqlalchemy.orm import Session
 
-#: A run, and the map index of the task in it.
+#: A run's ID, and the map index of the task in it.
 RunKey = tuple[str, int]
-#: States of task instances that never were a training.
+#: States of task instances that have not run a training.
 _NONE = ("skipped", "removed", "upstream_failed")
 
 
@@ -39,26 +39,27 @@ def read_dag(dag_id: str, task_id: str | None, limit: int) -> DagRecords:
     """The last runs of a training task. Blocks while the database answers.
 
     :param dag_id: the DAG.
-    :param task_id: the task; where it is no training task of the DAG, the first that is one.
-    :param limit: how many runs.
+    :param task_id: the task. If it is not a training task of the DAG, the DAG's first training task is used.
+    :param limit: the maximum number of runs.
     """
     with create_session(scoped=False) as session:
         tasks = _training_tasks(session, dag_id)
         shown = task_id if task_id in tasks else next(iter(tasks), None)
         if shown is None:
             return DagRecords(dag_id)
-        # One more, for what has changed in the oldest.
+        # One more run, to show the changes of the oldest one.
         runs = _runs(session, dag_id, shown, limit + 1)
         before = runs[limit] if len(runs) > limit else None
         return DagRecords(dag_id, tasks, shown, tuple(runs[:limit]), before)
 
 
 def read_progress(dag_id: str, task_id: str, runs: Sequence[RunKey]) -> list[Mapping[str, Any]] | None:
-    """What the script has reported in some runs, empty for none; None where that is no training task of the DAG.
+    """The script's reports in several runs; None if the task is not a training task of the DAG.
 
     :param dag_id: the DAG.
     :param task_id: the task.
-    :param runs: in this order the answer is.
+    :param runs: the runs.
+    :return: one mapping for each run, in the same order; empty if the run has no reports.
     """
     with create_session(scoped=False) as session:
         if task_id not in _training_tasks(session, dag_id):
@@ -68,7 +69,7 @@ def read_progress(dag_id: str, task_id: str, runs: Sequence[RunKey]) -> list[Map
 
 
 def _training_tasks(session: Session, dag_id: str) -> tuple[str, ...]:
-    """The training tasks of the DAG's latest version, and those that one of the provider's operators has rendered."""
+    """The training tasks of the DAG's latest version, and tasks whose fields a provider's operator has rendered."""
     declared = declared_tasks(session, dag_id)
     asked = select(XCom.task_id).where(XCom.dag_id == dag_id, XCom.key == "request").distinct()
     others = set(session.scalars(asked)) - declared
@@ -88,10 +89,10 @@ def _runs(session: Session, dag_id: str, task_id: str, limit: int) -> list[RunRe
     )
     rows = session.execute(query).all()
     keys = [(row.run_id, row.map_index) for row in rows]
-    # The curves have a request of their own.
+    # Without the curves, which have a separate request.
     xcoms = _xcoms(session, dag_id, task_id, keys, STATE_KEYS)
     fields = _fields(session, dag_id, task_id, keys)
-    # In an earlier version the task may have had another operator.
+    # In an earlier version of the DAG the task may have had another operator.
     ours = trainings(session, rows)
     return [
         _run(row, xcoms.get(key, {}), fields.get(key, {}))

@@ -1,7 +1,7 @@
-"""The parameters of a run, and which of them differ from those of another.
+"""The parameters of a run, and the differences between the parameters of two runs.
 
-They are what the task asked for, and the arguments and variables of its command, as Airflow stores them: the provider
-has masked their secrets before. What is masked is no parameter.
+The parameters are what the task asked for, and the arguments and variables of its command, as Airflow stores them: with
+secrets masked by the provider. Masked values do not count as parameters.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from airflow_trainer_provider.plugins.view.model.values import listing, mapping,
 from airflow_trainer_provider.text.redaction import redacted
 from airflow_trainer_provider.text.secret_values import MASK
 
-#: Keys of XCom ``request`` that are parameters, and of what it asks for each node.
+#: Keys of XCom ``request`` that are parameters, and such keys in its ``requested`` for each node.
 _ASKED = ("image", "nodes", "processes_per_node", "gpus", "queue", "backend")
 _EACH_NODE = ("gpu", "cpu", "memory_bytes")
 #: The rendered fields that are read.
 FIELDS = ("command", "args", "env", "presets")
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
-#: As Hydra and others have it.
+#: An assignment in the syntax of Hydra and similar tools.
 _ASSIGNMENT = re.compile(r"[+~]{0,2}(?P<name>[A-Za-z_][\w./-]*)=(?P<value>.*)", re.DOTALL)
-#: A shorter run id may be a part of any word.
+#: The minimum length of a run ID that is searched in values: a shorter one may be part of any word.
 _SHORTEST_RUN_ID = 8
-#: A longest value that is shown, and the most changes of one run.
+#: The maximum length of a shown value, and the maximum number of changes of one run.
 _LONGEST = 100
 MOST_CHANGES = 50
 _DATES = ("%Y-%m-%dT%H:%M:%S", "%Y%m%dT%H%M%S", "%Y-%m-%d", "%Y%m%d")
 _OWN = "\0"
-#: What Airflow stores for a field that is too long begins so.
+#: The prefix of the text that Airflow stores for a field that is too long.
 _TRUNCATED = "Truncated. "
 
 
 class Value(NamedTuple):
     """A parameter's value.
 
-    :param shown: as text.
-    :param compared: the same, without what names the run: its id and its date differ in each.
+    :param shown: the value as text.
+    :param compared: the same text without the run's ID and date, which differ in each run.
     """
 
     shown: str
@@ -49,9 +49,9 @@ class Value(NamedTuple):
 class Parameters(NamedTuple):
     """The parameters of a run.
 
-    :param values: by name.
-    :param is_complete: whether the arguments and variables are among them. Airflow keeps those of a DAG's last runs,
-        and not those that are too long.
+    :param values: name of a parameter -> its value.
+    :param is_complete: whether the values include the arguments and variables. Airflow keeps these only for a DAG's
+        last runs, and only if they are not too long.
     """
 
     values: Mapping[str, Value]
@@ -63,7 +63,7 @@ def parameters_of(run: RunRecord) -> Parameters:
 
     :param run: the run.
     """
-    # Masked when they were stored; once more, since this is another page.
+    # The fields were masked when they were stored. They are masked again, since this page shows them in another place.
     stored = {name: run.fields.get(name) for name in FIELDS if _is_whole(name, run.fields.get(name))}
     rendered = mapping(redacted(stored))
     found = redacted({**dict(_asked(mapping(run.task.xcoms.get("request")))), **_rendered(rendered)})
@@ -72,15 +72,15 @@ def parameters_of(run: RunRecord) -> Parameters:
 
 
 def _is_whole(name: str, value: Any) -> bool:
-    """Whether Airflow has stored a field as it is: a text stands for a list that is too long, but for one preset."""
+    """Whether Airflow has stored a field unchanged: a list that is too long becomes text, as a single preset is."""
     return not isinstance(value, str) or (name == "presets" and not value.startswith(_TRUNCATED))
 
 
 def changes(before: Parameters, after: Parameters) -> list[dict[str, Any]] | None:
-    """Which parameters differ; None where that is not known, as of those that Airflow does not keep.
+    """The parameters that differ; None if that is unknown, as Airflow does not keep all parameters.
 
-    :param before: of one run.
-    :param after: of another.
+    :param before: the parameters of one run.
+    :param after: the parameters of another run.
     """
     old, new = before.values, after.values
     if not old or not new:
@@ -99,9 +99,9 @@ def _change(name: str, old: Value | None, new: Value | None) -> dict[str, Any] |
 
 
 def options_of(arguments: Sequence[Any]) -> dict[str, str]:
-    """Arguments by the names of their options; those without one by their place.
+    """Arguments by the names of their options; other arguments by their position.
 
-    :param arguments: of a command line.
+    :param arguments: the words of a command line.
     """
     found: dict[str, list[str]] = {}
     places = 0
@@ -118,7 +118,7 @@ def options_of(arguments: Sequence[Any]) -> dict[str, str]:
 
 
 def _value_of(given: str | None, left: list[str]) -> str:
-    """The value of an option: with it, or the next argument, which is then taken; a switch is on."""
+    """The value of an option: given with it, or the next argument, which is then consumed; for a switch, ``on``."""
     if given is not None:
         return given
     return left.pop() if left and not _OPTION.fullmatch(left[-1]) else "on"
@@ -145,7 +145,7 @@ def _rendered(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _plain(value: Any) -> str | None:
-    """A text or a number as text; None for anything else."""
+    """A text, a number or a boolean as text; None for any other value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What Airflow's database holds of the runs of a training task."""
+"""The records in Airflow's database of the runs of a training task."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airflow_trainer_provider.plugins.view.model.records import TaskRecords
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A training task in one run of its DAG. Each instance of a mapped task is one of its own.
+    """A training task in one run of its DAG. Each instance of a mapped task is a separate record.
 
     :param task: the task instance.
-    :param at: what the run is called by: its logical date, or when it was to begin.
-    :param map_label: what a mapped task instance is called by; None for one that is not mapped.
-    :param fields: the operator's rendered fields; empty where Airflow has dropped them.
+    :param at: the date by which the run is labelled: its logical date, or its ``run_after``.
+    :param map_label: the label of a mapped task instance; None if the task is not mapped.
+    :param fields: the operator's rendered fields; empty if Airflow has dropped them.
     """
 
     task: TaskRecords
@@ -27,7 +27,7 @@ class RunRecord:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What distinguishes it from the others of its task."""
+        """The key among the records of a task."""
         return self.task.run_id, self.task.map_index
 
 
@@ -35,10 +35,10 @@ class RunRecord:
 class DagRecords:
     """A DAG with training tasks.
 
-    :param tasks: the training tasks, by name.
-    :param task_id: the one whose runs these are; None where there is none.
-    :param runs: the newest first.
-    :param before: the run before the oldest of them.
+    :param tasks: the training tasks, sorted by name.
+    :param task_id: the task of these runs; None if there is no training task.
+    :param runs: the runs, the newest first.
+    :param before: the run before the oldest of these runs.
     """
 
     dag_id: str

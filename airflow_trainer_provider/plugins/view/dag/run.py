@@ -1,4 +1,4 @@
-"""One run of a training task, as a row: how it ended, how long it took, what it cost and its results."""
+"""One run of a training task, as a row: its outcome, durations, cost and results."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from airflow_trainer_provider.plugins.view.model.values import (
     whole,
 )
 
-#: Of a task that has no job yet.
+#: State of a task that has no job yet -> outcome.
 _BEFORE_JOB = {"scheduled": "queued", "queued": "queued", "running": "starting", "deferred": "starting"}
-#: Outcomes that say all there is to say.
+#: Outcomes that need no reason.
 _PLAIN = ("succeeded", "running")
 ENDED = ("succeeded", "failed", "cancelled")
 KINDS = ("queued", "starting", "running", "redone")
 
 
 class Row(NamedTuple):
-    """A run as it is shown.
+    """The data of a run in the view.
 
     :param record: the run.
-    :param outcome: the phase of its job; None where that is not known.
-    :param metrics: the last values, of a run that succeeded.
-    :param durations: seconds of each kind; those that are not known are left out.
-    :param gpu_hours: None where the job asked for no GPU, or that is not known.
+    :param outcome: the phase of its job; None if it is unknown.
+    :param metrics: the last values of a run that succeeded; empty for other runs.
+    :param durations: kind of time -> seconds; unknown ones are left out.
+    :param gpu_hours: None if the job requested no GPU, or if the value is unknown.
     """
 
     record: RunRecord
@@ -47,20 +47,20 @@ class Row(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it goes on."""
+        """Whether the run is still in progress."""
         return self.outcome is not None and self.outcome not in ENDED
 
     @property
     def seconds(self) -> float:
-        """How long it took in all."""
+        """The total duration."""
         return sum(self.durations.values())
 
 
 def row_of(record: RunRecord, now: datetime) -> Row:
-    """A run as it is shown.
+    """The data of a run in the view.
 
     :param record: the run.
-    :param now: the time.
+    :param now: the current time.
     """
     state = state_of(record.task, None, now)
     outcome = state.phase or _BEFORE_JOB.get(state.task_state or "")
@@ -101,7 +101,7 @@ def _metrics(state: JobState) -> dict[str, float]:
 
 
 def _until(state: JobState) -> datetime | None:
-    """Up to when its time counts. Of a job that goes on in whole minutes: each second would make another answer."""
+    """The end of the job's known time. For an active job in whole minutes, as seconds would change each response."""
     until = state.last_known
     return until.replace(second=0, microsecond=0) if until and state.is_active else until
 
@@ -121,7 +121,7 @@ def _durations(state: JobState) -> dict[str, float]:
 
 
 def _begins_to_start(state: JobState) -> datetime | None:
-    """When the first replica had room; None where that was not seen before the job's start."""
+    """When the first replica was placed on a node; None if that was not observed before the job's start."""
     segments = [each for row in state.replicas for each in listing(row.get("segments"))[:2]]
     begins = [
         each[1]
@@ -140,7 +140,7 @@ def _at(seconds: float) -> datetime | None:
 
 
 def _repeated_share(state: JobState) -> float:
-    """The share of the steps that a restart had lost, and the next attempt repeated."""
+    """The share of all steps that were lost in restarts and repeated by the next attempt."""
     progress = mapping(state.returned.get("progress"))
     lost = sum(whole(each.get("lost_steps")) or 0 for each in mappings(progress.get("restarts")))
     done = whole(progress.get("step")) or 0
@@ -148,6 +148,6 @@ def _repeated_share(state: JobState) -> float:
 
 
 def _gpu_hours(state: JobState) -> float | None:
-    """From the start of the job, as the task's own tab counts."""
+    """The GPU hours since the start of the job, as in the Training tab of the task."""
     gpus, seconds = whole(state.request.get("gpus")), seconds_between(state.started_at, _until(state))
     return gpu_hours(gpus, seconds) if gpus and seconds is not None else None

@@ -1,1 +1,1 @@
-"""The Training page: the jobs of all DAGs that a person may read."""
+"""The Training page: the jobs of all DAGs that the user may read."""

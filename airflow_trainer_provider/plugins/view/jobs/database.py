@@ -1,4 +1,4 @@
-"""Reads the jobs of all DAGs from Airflow's database, with as many queries for 5,000 jobs as for one."""
+"""Reads the jobs of all DAGs from Airflow's database. The number of queries is the same for 5,000 jobs and for one."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from airflow_trainer_provider.plugins.view.model.records import TaskRecords
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-#: States of a task instance whose job goes on, or may: of a cleared one it is ended.
+#: States of a task instance whose job may still be active. The job of a cleared task is ended.
 _GOING_ON = ("scheduled", "queued", "running", "deferred", "up_for_reschedule", "up_for_retry", "restarting")
 _ID = cast(TI.id, Text).label("id")
-#: Task instances in one query: databases bound the number of its parameters.
+#: The number of task instances in one query: databases limit the number of a query's parameters.
 _AT_ONCE = 500
 
 
 class StoredTask(NamedTuple):
-    """A task instance with what it has in XCom.
+    """A task instance with its XComs.
 
-    :param id: of the task instance, as the database writes it.
-    :param owners: of the DAG, as Airflow keeps them.
-    :param records: for the model.
+    :param id: the task instance's ID, as the database writes it.
+    :param owners: the owners of the DAG, as Airflow stores them.
+    :param records: the records for the model.
     """
 
     id: str
@@ -48,15 +48,15 @@ class StoredTask(NamedTuple):
 
 
 def read_versions(since: datetime, settled: datetime) -> dict[str, str]:
-    """The task instances that may have asked for a job: id -> a text that is another once anything of it has changed.
+    """The task instances that may have a job: ID -> a version, which is a text that changes with the task instance.
 
     Blocks while the database answers.
 
-    :param since: those that ended before are left out.
-    :param settled: the XCom of those that ended before does not change any more.
+    :param since: task instances that ended before this time are left out.
+    :param settled: the XComs of task instances that ended before this time no longer change.
     """
     asked, written = aliased(XCom), aliased(XCom)
-    # Along the primary key of XCom. As text: nothing but equality is asked of it.
+    # By columns of XCom's primary key. The result is cast to text, as it is only compared for equality.
     written_at = (
         select(cast(func.max(written.timestamp), Text))
         .where(
@@ -75,20 +75,20 @@ def read_versions(since: datetime, settled: datetime) -> dict[str, str]:
         .join(TI, _of_task(asked))
         .outerjoin(DagModel, DagModel.dag_id == TI.dag_id)
         .where(asked.key == "request", or_(TI.state.in_(_GOING_ON), TI.end_date >= since))
-        # Some at once, and texts: thousands of rows held together make Python search all its memory for garbage.
+        # In batches, and as text: with thousands of row objects, Python's garbage collector would scan all memory.
         .execution_options(yield_per=_AT_ONCE)
     )
     with create_session(scoped=False) as session:
         rows = session.execute(query)
-        # Who may read a DAG that Airflow has no longer is not known.
+        # For a DAG that Airflow no longer has, the rights to read are unknown.
         return {id: " ".join(map(str, version)) for id, *version, dag_id in rows if dag_id is not None}
 
 
 def read_tasks(ids: Sequence[str], keys: Collection[str]) -> Iterator[StoredTask]:
-    """Task instances by their ids, without those that are gone. Blocks while the database answers.
+    """The task instances with the given IDs that still exist. Blocks while the database answers.
 
-    :param ids: of task instances.
-    :param keys: what of their XCom is read.
+    :param ids: the IDs of task instances.
+    :param keys: the XCom keys to read.
     """
     of_column = TI.__table__.c.id.type.python_type
     with create_session(scoped=False) as session:

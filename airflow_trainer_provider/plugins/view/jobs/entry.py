@@ -1,4 +1,4 @@
-"""What is kept of each job, to find, count and sort it: the same for every viewer."""
+"""The data in the index by which jobs are searched, counted and sorted. It is the same for all viewers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _UNSCHEDULABLE = "Unschedulable"
 class JobEntry:
     """A job.
 
-    :param id: of its task instance.
-    :param phase: one of :class:`~airflow_trainer_provider.job.status.JobPhase`; None where that is not known.
-    :param owners: of its DAG, as the DAG says.
-    :param searched: what a search looks through, in lower case.
-    :param is_active: whether it may still change.
-    :param is_stuck: whether it waits for something that waiting does not bring.
-    :param restarted_at: when a replica of it was started again last.
+    :param id: the ID of the job's task instance.
+    :param phase: one of :class:`~airflow_trainer_provider.job.status.JobPhase`; None if it is unknown.
+    :param owners: the owners of the job's DAG.
+    :param searched: the text that a search matches, in lower case.
+    :param is_active: whether the job may still change.
+    :param is_stuck: whether the job waits for a reason that does not pass by itself.
+    :param restarted_at: the last restart of one of its replicas; None if there was none.
     """
 
     id: str
@@ -48,12 +48,12 @@ class JobEntry:
 
 
 def entry_of(id: str, records: TaskRecords, owners: str, now: datetime) -> JobEntry | None:
-    """What is kept of a job; None of a task that has none, or none yet in this try.
+    """The entry of a job; None if the task has no job, or not yet in this try.
 
-    :param id: of the task instance.
-    :param records: of the task instance.
-    :param owners: of the DAG.
-    :param now: the time.
+    :param id: the ID of the task instance.
+    :param records: the records of the task instance.
+    :param owners: the owners of the DAG.
+    :param now: the current time.
     """
     state = state_of(records, None, now)
     if not state.job:

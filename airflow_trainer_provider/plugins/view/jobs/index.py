@@ -1,4 +1,4 @@
-"""The jobs as every viewer needs them, kept in the server's memory. Of what has not changed nothing is read again."""
+"""An in-memory index of all jobs, shared by all viewers. Unchanged jobs are not read again from the database."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 
 #: Days for which a job is listed after its end.
 ENDED_DAYS = 7
-#: Seconds for which the database is not asked again, however many watch.
+#: The minimum number of seconds between two reads of the database, regardless of the number of viewers.
 KEPT_SECONDS = 2.0
-#: Seconds for which what was read is shown while the database does not answer.
+#: Seconds for which the last data is shown while the database does not answer.
 OLD_SECONDS = 30.0
-#: Seconds for which requests wait for the first answer, which takes longer.
+#: Seconds for which requests wait for the first read, which takes longer.
 FIRST_SECONDS = 5.0
-#: For how long a worker may still write what it knows of a task that something else has ended.
+#: How long a worker may still write XComs after its task was ended by another component.
 _SETTLES = timedelta(minutes=10)
 
 
@@ -32,7 +32,7 @@ class Unread(Exception):
 
 
 class JobIndex:
-    """All jobs that go on, and those that ended lately."""
+    """All active jobs, and the jobs that ended recently."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -40,12 +40,12 @@ class JobIndex:
         self._entries: Mapping[str, tuple[str, JobEntry | None]] = {}
 
     def entries(self, now: datetime) -> Sequence[JobEntry]:
-        """All of them, in no order. Blocks one request while the database answers, and others for a short time.
+        """All jobs, unordered. One request blocks while the database answers; others block for a short time at most.
 
-        :param now: the time.
-        :raises Unread: none are known, or only old ones.
+        :param now: the current time.
+        :raises Unread: there is no data, or only old data.
         """
-        # A thread of the API server that waits here is missing elsewhere.
+        # A thread of the API server that waits here cannot serve other requests.
         is_first = self._read_at == -math.inf
         if self._lock.acquire(timeout=FIRST_SECONDS if is_first else 0.0):
             try:
@@ -65,7 +65,7 @@ class JobIndex:
         except Exception:
             log.exception("The training jobs could not be read")
         finally:
-            # Whoever has waited does not ask once more either.
+            # Also after an error: requests that waited for the lock do not read again.
             self._asked_at = time.monotonic()
 
     def _refreshed(self, now: datetime) -> Mapping[str, tuple[str, JobEntry | None]]:

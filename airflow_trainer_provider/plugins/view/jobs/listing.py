@@ -1,4 +1,4 @@
-"""The list of jobs: what the Training page shows."""
+"""The list of jobs: the data of the Training page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def job_list(
     """One page of the list, as JSON values.
 
     :param entries: all jobs that the viewer may read.
-    :param page: those that are shown.
-    :param size: jobs on a page.
-    :param rows: of those.
-    :param now: the time.
+    :param page: the jobs of this page.
+    :param size: the number of jobs on a page.
+    :param rows: the rows of this page's jobs.
+    :param now: the current time.
     """
     return {
         "as_of": iso(now),

@@ -56,12 +56,12 @@ def filters(
 def router(pages: Pages) -> APIRouter:
     """The routes, with an index of the jobs that all requests share.
 
-    :param pages: with the page.
+    :param pages: the files of all views.
     """
     index = JobIndex()
     routes = APIRouter()
 
-    # It names no DAG, and holds no data.
+    # The page names no DAG, and contains no data.
     @routes.get("/jobs", dependencies=FILE_ACCESS)
     def jobs_page(request: Request) -> Response:
         return pages.page("jobs.html", str(request.scope.get("root_path", "")))
@@ -98,7 +98,7 @@ def _entries(index: JobIndex, now: datetime) -> Sequence[JobEntry]:
 
 def _rows(entries: Sequence[JobEntry], user: User, now: datetime) -> list[dict[str, Any]]:
     editable = editable_dags({entry.dag_id for entry in entries}, user)
-    # The reports have histories: they are read for a page of jobs alone.
+    # The reports include histories, so they are read only for the jobs of one page.
     tasks = {each.id: each.records for each in read_tasks([entry.id for entry in entries], ALL_KEYS)}
-    # One may have been deleted since the index was read.
+    # A task instance may have been deleted since the index was read.
     return [row_of(entry, tasks[entry.id], entry.dag_id in editable, now) for entry in entries if entry.id in tasks]

@@ -16,12 +16,12 @@ from airflow_trainer_provider.plugins.view.model.values import iso, mapping, tex
 
 
 def row_of(entry: JobEntry, records: TaskRecords, may_edit: bool, now: datetime) -> dict[str, Any]:
-    """A row, as JSON values.
+    """The row of a job, as JSON values.
 
     :param entry: the job.
-    :param records: of its task instance.
+    :param records: the records of the job's task instance.
     :param may_edit: whether the viewer may edit the task instance.
-    :param now: the time.
+    :param now: the current time.
     """
     state = state_of(records, None, now)
     progress = progress_of(state, None)
@@ -60,7 +60,7 @@ def _progress(progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _position(state: JobState, status: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where a job stands in its queue; None where that is not known."""
+    """The job's position in its queue; None if it is unknown."""
     queue = mapping(status.get("queue"))
     position = whole(queue.get("position"))
     if state.phase != "queued" or position is None:

@@ -1,4 +1,4 @@
-"""Which jobs a viewer has asked for: views, search, filters, order and page."""
+"""Selects the jobs that a viewer asks for: views, search, filters, order and page."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 from airflow_trainer_provider.plugins.view.jobs.entry import JobEntry
 
-#: For how long a failure, and a restart, need attention.
+#: How long a failure, and a restart, are listed as needing attention.
 _FAILED_LATELY = timedelta(hours=24)
 _RESTARTED_LATELY = timedelta(hours=1)
 _NEEDS_A_PERSON = ("suspended", "restarting")
-#: In the order of a job's life.
+#: All phases, in the order in which a job passes through them.
 _PHASES = ("queued", "starting", "running", "restarting", "suspended", "failed", "cancelled", "succeeded")
 
 
 @dataclass(frozen=True)
 class Filters:
-    """What a viewer has chosen; None and empty for all.
+    """The filters that a viewer has set; None, and empty text, match all jobs.
 
-    :param q: part of a DAG's, task's, run's or job's name, or of the reason of its state.
+    :param q: part of the name of a DAG, task, run or job, or of the reason for the job's state.
     :param state: a phase.
-    :param owner: one of a DAG's owners.
+    :param owner: one of the DAG's owners.
     """
 
     q: str = ""
@@ -35,7 +35,7 @@ class Filters:
     owner: str | None = None
 
     def match(self, entry: JobEntry) -> bool:
-        """Whether a job is one of those.
+        """Whether a job matches the filters.
 
         :param entry: the job.
         """
@@ -54,11 +54,11 @@ class Filters:
 
 
 class Page(NamedTuple):
-    """Some of the jobs that match.
+    """One page of the jobs that match.
 
-    :param entries: of this page.
-    :param number: of this page, from 1; the last one where a later one was asked for.
-    :param counts: view -> jobs that match.
+    :param entries: the jobs of this page.
+    :param number: the number of this page, from 1. A request for a later page than the last one gets the last one.
+    :param counts: view -> number of jobs that match.
     """
 
     entries: Sequence[JobEntry]
@@ -67,7 +67,7 @@ class Page(NamedTuple):
 
 
 def owners_of(entry: JobEntry) -> list[str]:
-    """The owners of a job's DAG. Airflow keeps them as one text.
+    """The owners of a job's DAG, which Airflow stores as one text.
 
     :param entry: the job.
     """
@@ -79,10 +79,10 @@ def _names(owners: str) -> list[str]:
 
 
 def needs_attention(entry: JobEntry, now: datetime) -> bool:
-    """Whether a person has something to do, or should know.
+    """Whether a user has to act on a job, or should know about it.
 
     :param entry: the job.
-    :param now: the time.
+    :param now: the current time.
     """
     if entry.phase == "failed":
         return _is_within(entry.finished_at, _FAILED_LATELY, now)
@@ -111,7 +111,7 @@ def _state_order(entry: JobEntry, now: datetime) -> Any:
 
 
 def _start(entry: JobEntry, now: datetime) -> Any:
-    # One that waits has its place by the time since which it does.
+    # A waiting job is sorted by the time since which it waits.
     found = entry.started_at or entry.queued_at
     return found.timestamp() if found else now.timestamp()
 
@@ -121,7 +121,7 @@ def _duration(entry: JobEntry, now: datetime) -> Any:
     return end.timestamp() - _start(entry, now)
 
 
-#: Name -> what jobs are sorted by.
+#: Name of an order -> the sort key of a job.
 ORDERS: Mapping[str, Callable[[JobEntry, datetime], Any]] = {
     "state": _state_order,
     "dag": lambda entry, now: (entry.dag_id, entry.task_id, entry.map_index),
@@ -138,18 +138,18 @@ def page_of(
 ) -> Page:
     """The jobs of one page.
 
-    :param entries: all that the viewer may read.
-    :param filters: which of them.
+    :param entries: all jobs that the viewer may read.
+    :param filters: the filters that the viewer has set.
     :param view: one of :data:`VIEWS`.
-    :param sort: one of :data:`ORDERS`; behind a ``-``, the largest first.
-    :param number: of the page, from 1.
-    :param size: jobs on a page.
-    :param now: the time.
+    :param sort: one of :data:`ORDERS`; with the prefix ``-`` in descending order.
+    :param number: the number of the page, from 1.
+    :param size: the number of jobs on a page.
+    :param now: the current time.
     """
     found = [entry for entry in entries if filters.match(entry)] if filters != Filters() else entries
     members = {name: [entry for entry in found if is_member(entry, now)] for name, is_member in VIEWS.items()}
     chosen, order = members[view], ORDERS[sort.removeprefix("-")]
-    # The id keeps those in their places that are equal.
+    # The ID makes the order of equal jobs stable.
     chosen.sort(key=lambda entry: (order(entry, now), entry.id), reverse=sort.startswith("-"))
     number = min(number, max(1, -(-len(chosen) // size)))
     shown = chosen[(number - 1) * size : number * size]
@@ -157,9 +157,9 @@ def page_of(
 
 
 def gpus_of(entries: Sequence[JobEntry]) -> dict[str, int]:
-    """How many GPUs the jobs have, and how many those ask for that wait.
+    """The number of GPUs that active jobs use, and the number that queued jobs request.
 
-    :param entries: all that the viewer may read.
+    :param entries: all jobs that the viewer may read.
     """
     holding = ("starting", "running", "restarting")
     active = [entry for entry in entries if entry.is_active]
@@ -170,9 +170,9 @@ def gpus_of(entries: Sequence[JobEntry]) -> dict[str, int]:
 
 
 def choices_of(entries: Sequence[JobEntry]) -> dict[str, list[str]]:
-    """What there is to filter by.
+    """The values that viewers can filter by.
 
-    :param entries: all that the viewer may read.
+    :param entries: all jobs that the viewer may read.
     """
     owners = {name for each in {entry.owners for entry in entries} for name in _names(each)}
     return {

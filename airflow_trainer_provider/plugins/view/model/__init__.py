@@ -1,1 +1,1 @@
-"""What the views show, made of plain values: no database, no Airflow, no HTTP."""
+"""The models of the views, made of plain values, without a database, Airflow or HTTP."""

@@ -1,4 +1,4 @@
-"""What a job runs on, with what, and at what cost."""
+"""The facts about a job: its resources, image, tools and cost; and the actions that are possible."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _HOUR = 3600
 
 
 def job_of(state: JobState) -> dict[str, Any] | None:
-    """The job's names; None where there is no job.
+    """The job's names; None if there is no job.
 
-    :param state: of the job.
+    :param state: the job's state.
     """
     job, request = state.job, state.request
     if not job:
@@ -44,8 +44,8 @@ def job_of(state: JobState) -> dict[str, Any] | None:
 def facts_of(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any]:
     """The resources, image and tools of the job.
 
-    :param state: of the job.
-    :param eta: when its end is expected; see :func:`~airflow_trainer_provider.plugins.view.model.progress.progress_of`.
+    :param state: the job's state.
+    :param eta: the expected end; see :func:`~airflow_trainer_provider.plugins.view.model.progress.progress_of`.
     """
     request, asked = state.request, mapping(state.request.get("requested"))
     processes = request.get("processes_per_node")
@@ -73,10 +73,10 @@ def facts_of(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any]:
 def tools_of(state: JobState) -> list[dict[str, str]]:
     """The addresses of the job's tools that a browser may open.
 
-    :param state: of the job.
+    :param state: the job's state.
     """
     found = {**mapping(state.job.get("tools")), **mapping(state.request.get("tools"))}
-    # An address whose host is not known yet has a placeholder for it, and is no URL.
+    # An address whose host is not known yet has a placeholder, and so is not a valid URL.
     return [
         {"name": str(name), "href": address}
         for name, address in found.items()
@@ -95,7 +95,7 @@ def _peak(state: JobState) -> dict[str, Any]:
 
 
 def _gpu_hours(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """From the start of the job; None where it asks for no GPU, or that is not known."""
+    """The GPU hours since the start of the job; None if it requests no GPU, or if the values are unknown."""
     gpus = whole(state.request.get("gpus"))
     seconds = seconds_between(state.started_at, state.last_known)
     if not gpus or seconds is None:
@@ -106,28 +106,28 @@ def _gpu_hours(state: JobState, eta: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def gpu_hours(gpus: int, seconds: float) -> float:
-    """How many hours of one GPU that is.
+    """A duration on several GPUs, in hours of one GPU.
 
-    :param gpus: how many.
-    :param seconds: for how long.
+    :param gpus: the number of GPUs.
+    :param seconds: the duration.
     """
     return round(gpus * seconds / _HOUR, 1)
 
 
 def actions_of(state: JobState, may_edit: bool) -> dict[str, Any]:
-    """What can be done with the job, and what stands against it.
+    """The actions on the job: whether each is allowed, and the reason if it is not.
 
-    :param state: of the job.
+    :param state: the job's state.
     :param may_edit: whether the viewer may edit the task instance.
     """
     return {name: _action(name, state, may_edit) for name in ("suspend", "resume", "stop")}
 
 
 def why_not(action: str, state: JobState) -> str | None:
-    """What stands against an action; None for nothing.
+    """Why an action is not possible; None if it is.
 
     :param action: ``suspend``, ``resume`` or ``stop``.
-    :param state: of the job.
+    :param state: the job's state.
     """
     if not state.job or state.is_earlier_try:
         return "There is no job."
@@ -143,9 +143,9 @@ def why_not(action: str, state: JobState) -> str | None:
 
 
 def can_be_suspended(state: JobState) -> bool:
-    """Whether the backend of a job suspends jobs.
+    """Whether the job's backend can suspend jobs.
 
-    :param state: of the job.
+    :param state: the job's state.
     """
     return state.request.get("can_suspend") is not False
 

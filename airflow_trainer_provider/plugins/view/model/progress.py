@@ -1,4 +1,4 @@
-"""How far a training is: steps, rate, end, and its metrics."""
+"""The progress of a training: steps, rate, expected end, and metrics."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ def _words(long: str, short: str) -> re.Pattern[str]:
     return re.compile(rf"{long}|(?<![a-z])(?:{short})(?![a-z])", re.IGNORECASE)
 
 
-#: Words in a metric's name that say in which direction it gets better. Short ones are whole words: `answer` has `wer`.
+#: Words in a metric's name that show in which direction it gets better. Short ones match only as whole words, since
+#: e.g. `answer` contains `wer`.
 _LOWER = _words(r"loss|error|perplexity", r"err|ppl|mae|r?mse|mape|wer|cer|fid|nll")
 _HIGHER = _words(r"accuracy|precision|recall|bleu|rouge|reward|score", r"acc|auc|auroc|f1|map|m?iou|r2|dice")
-#: Points of the small curve beside a metric's name.
+#: The number of points of the small curve beside a metric's name.
 _SPARK = 40
 
 
 def progress_of(state: JobState, previous: EarlierRun | None) -> dict[str, Any] | None:
-    """How far the training is; None where its script reports nothing.
+    """The progress of the training; None if its script reports nothing.
 
-    :param state: of the job.
+    :param state: the job's state.
     :param previous: the last run that succeeded.
     """
     progress = state.progress
@@ -60,9 +61,9 @@ def progress_of(state: JobState, previous: EarlierRun | None) -> dict[str, Any] 
 
 
 def checkpoint_of(progress: Mapping[str, Any], key: str = "checkpoint") -> dict[str, Any] | None:
-    """The last checkpoint that the script has reported, or the one from which it has resumed.
+    """The last checkpoint that the script has reported, or the checkpoint from which it has resumed.
 
-    :param progress: what it reports.
+    :param progress: the script's reports: XCom ``progress``.
     :param key: ``checkpoint`` or ``resumed_from``.
     """
     found = mapping(progress.get(key))
@@ -72,7 +73,7 @@ def checkpoint_of(progress: Mapping[str, Any], key: str = "checkpoint") -> dict[
 
 
 def _eta(state: JobState, earlier_rate: float | None) -> dict[str, Any] | None:
-    """From when to when the end is expected: by the rate of now, and by that of the last run."""
+    """The range in which the end is expected: by the current rate, and by the rate of the last run."""
     progress = state.progress
     end, reported = moment(progress.get("estimated_end")), moment(progress.get("reported_at"))
     if end is None:
@@ -91,9 +92,9 @@ def _end_at_rate(progress: Mapping[str, Any], reported: datetime | None, rate: f
 
 
 def restarts_of(state: JobState) -> list[dict[str, Any]]:
-    """When the training went back, and what that cost.
+    """The restarts of the training, and the steps that each has lost.
 
-    :param state: of the job.
+    :param state: the job's state.
     """
     return [
         {
@@ -112,7 +113,7 @@ def restarts_of(state: JobState) -> list[dict[str, Any]]:
 def metrics_of(state: JobState) -> list[dict[str, Any]]:
     """The metrics, each with its last value and a small curve.
 
-    :param state: of the job.
+    :param state: the job's state.
     """
     history, last = mapping(state.progress.get("history")), mapping(state.progress.get("metrics"))
     names = dict.fromkeys([*last, *history, *mapping(state.returned.get("metrics"))])
@@ -130,9 +131,9 @@ def metrics_of(state: JobState) -> list[dict[str, Any]]:
 
 
 def better(name: str) -> str | None:
-    """In which direction a metric gets better: ``lower``, ``higher``, or None where its name does not say.
+    """In which direction a metric gets better: ``lower``, ``higher``, or None if its name does not show that.
 
-    :param name: of the metric.
+    :param name: the metric's name.
     """
     if _LOWER.search(name):
         return "lower"
@@ -140,7 +141,7 @@ def better(name: str) -> str | None:
 
 
 def _plain(value: Any) -> float | str | None:
-    """A number, or the text of one that JSON has no number for."""
+    """A number; as text if JSON does not support it, such as NaN."""
     value = finite(value)
     return text(value) if isinstance(value, str) else number(value)
 
@@ -153,9 +154,9 @@ def _spark(parts: Sequence[Mapping[str, Any]]) -> list[float | None]:
 
 
 def typical_of(earlier: Sequence[EarlierRun]) -> dict[str, Any] | None:
-    """From when to when the last successful runs ended.
+    """The range of durations of the last successful runs.
 
-    :param earlier: those runs.
+    :param earlier: these runs.
     """
     found = [each for each in (run_seconds(run) for run in earlier) if each is not None]
     if not found:
@@ -164,7 +165,7 @@ def typical_of(earlier: Sequence[EarlierRun]) -> dict[str, Any] | None:
 
 
 def run_seconds(run: EarlierRun) -> float | None:
-    """How long the job of an earlier run has run, the queue left out; the task itself where that is not known.
+    """How long the job of an earlier run has run, without its time in the queue; if unknown, how long the task has run.
 
     :param run: the run.
     """
@@ -173,7 +174,7 @@ def run_seconds(run: EarlierRun) -> float | None:
 
 
 def queue_seconds(run: EarlierRun) -> float | None:
-    """How long the job of an earlier run has waited.
+    """How long the job of an earlier run has waited to start.
 
     :param run: the run.
     """

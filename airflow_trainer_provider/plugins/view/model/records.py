@@ -1,4 +1,4 @@
-"""What Airflow's database holds of a task instance and of earlier runs of its task."""
+"""The records in Airflow's database of a task instance, and of earlier runs of its task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 class TryRecord:
     """One try of a task instance.
 
-    :param number: 1 for the first.
-    :param state: Airflow's.
+    :param number: the number of the try, from 1.
+    :param state: Airflow's state of the try.
     """
 
     number: int
@@ -26,11 +26,11 @@ class TryRecord:
 class EarlierRun:
     """A run in which the task has succeeded.
 
-    :param run_id: of the run.
-    :param at: what the run is called by: its logical date, or when it was to begin.
-    :param started_at: of the task.
-    :param ended_at: of the task.
-    :param xcoms: what of its XCom is of interest, by key.
+    :param run_id: the run's ID.
+    :param at: the date by which the run is labelled: its logical date, or its ``run_after``.
+    :param started_at: when the task started.
+    :param ended_at: when the task ended.
+    :param xcoms: the task's XComs that are used, by key.
     """
 
     run_id: str
@@ -44,16 +44,16 @@ class EarlierRun:
 class TaskRecords:
     """A task instance.
 
-    :param is_training: whether its operator is one of the provider's.
+    :param is_training: whether the operator is one of the provider's.
     :param state: Airflow's state of the task instance.
-    :param try_number: of its latest try.
-    :param max_tries: how often it may be tried again.
-    :param tries: all of its tries, the latest last.
-    :param xcoms: what it has in XCom, by key.
-    :param waiter: what waits for the job: ``worker`` or ``triggerer``; None where nothing does.
-    :param waiter_seen_at: when that last reported to Airflow; None where it has not begun. Of a triggerer
-        that has not taken its trigger yet: when that was created.
-    :param earlier: runs in which it succeeded before, the latest first.
+    :param try_number: the number of the latest try.
+    :param max_tries: how often the task may be tried again.
+    :param tries: all tries, the latest last.
+    :param xcoms: the task instance's XComs, by key.
+    :param waiter: the component that waits for the job: ``worker`` or ``triggerer``; None if there is none.
+    :param waiter_seen_at: the last heartbeat of that component; None if it has not started. If no triggerer has picked
+        up the trigger yet: when the trigger was created.
+    :param earlier: earlier runs in which the task succeeded, the latest first.
     """
 
     dag_id: str

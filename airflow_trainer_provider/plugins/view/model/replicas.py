@@ -8,7 +8,7 @@ from typing import Any
 from airflow_trainer_provider.plugins.view.model.state import JobState
 from airflow_trainer_provider.plugins.view.model.values import moment, number, text, whole
 
-#: Rows in one answer. A job has more replicas than that rarely, and a browser draws no more.
+#: The maximum number of rows in a response. Few jobs have more replicas, and browsers cannot draw more.
 MOST_ROWS = 2000
 _SEGMENTS = ("queued", "starting", "running", "stuck")
 _STOPPED = ("Stopped",)
@@ -18,7 +18,7 @@ _DONE = ("Completed",)
 def replicas_of(state: JobState) -> dict[str, Any]:
     """All replicas of a job.
 
-    :param state: of the job.
+    :param state: the job's state.
     """
     rows = [_row(row, state) for row in state.replicas[:MOST_ROWS]]
     return {"total": len(state.replicas), "step_seconds": None, "rows": rows}
@@ -52,7 +52,7 @@ def _state(row: Mapping[str, Any], state: JobState) -> str:
     if state.phase == "suspended":
         return "suspended"
     if not state.is_active:
-        # Its end was not seen: the job was ended, or its pods were gone.
+        # The replica's end was not observed: the job was ended, or its pods were deleted.
         return "succeeded" if state.phase == "succeeded" else "stopped"
     segments = _known_segments(row)
     if segments:
@@ -72,7 +72,7 @@ def _known_segments(row: Mapping[str, Any]) -> list[Sequence[Any]]:
 
 
 def _segments(row: Mapping[str, Any], state: JobState) -> list[list[Any]]:
-    """When it was queued, starting and running; without a record of that, from its start to its end."""
+    """When the replica was queued, starting and running; without recorded segments, derived from its start and end."""
     known = _known_segments(row)
     if known:
         return [[name, number(since), number(until)] for name, since, until in known]
@@ -87,7 +87,7 @@ def _segments(row: Mapping[str, Any], state: JobState) -> list[list[Any]]:
 
 
 def _events(row: Mapping[str, Any], state: JobState) -> list[dict[str, Any]]:
-    """What happened to it: a start after an earlier one, and its end."""
+    """The events of the replica: its restarts and its end."""
     events = []
     runs = [each for each in _known_segments(row) if each[0] == "running"]
     events += [{"at": number(each[1]), "kind": "restart", "text": "Restarted"} for each in runs[1:]]

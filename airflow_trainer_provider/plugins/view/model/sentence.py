@@ -1,4 +1,4 @@
-"""The sentence on a training's state and its reason: the same for the page and the API."""
+"""The sentence that describes a training's state and its reason, for the page and the API."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from airflow_trainer_provider.plugins.view.model.values import (
 
 SUMMARY_LENGTH = 90
 DETAIL_LENGTH = 160
-#: Reasons why a replica waits that waiting cures.
+#: Reasons for a waiting replica that pass by themselves.
 _PASSES = ("ContainerCreating", "PodInitializing", "Pulling", "Scheduled")
-#: What a traceback's last line begins with: the exception.
+#: The last line of a traceback: the exception, with its message.
 _EXCEPTION = re.compile(r"[\w.]+(:.*)?")
 
 
 class Sentence(NamedTuple):
-    """What the top of a view says.
+    """The text at the top of a view.
 
-    :param summary: the state and its reason; it does not mislead whoever reads nothing else.
-    :param detail: what else is good to know; None for nothing.
+    :param summary: the state and its reason; complete enough to be read alone.
+    :param detail: further information; None if there is none.
     """
 
     summary: str
@@ -45,7 +45,7 @@ class Sentence(NamedTuple):
 def sentence_of(state: JobState) -> Sentence:
     """The state of a training in words.
 
-    :param state: of the task and its job.
+    :param state: the state of the task and its job.
     """
     said = _silent(state) or _without_job(state) or _of_phase(state)
     detail = shortened(said.detail, DETAIL_LENGTH) if said.detail else None
@@ -131,7 +131,7 @@ def _in_unknown_place(state: JobState) -> str:
 
 
 def _expected_start(state: JobState, place: QueuePlace) -> str | None:
-    """When the queue may admit the job; why its position is not known."""
+    """When the queue may admit the job; or, if its position is unknown, why."""
     if place.estimate is None:
         return place.estimate_why if place.position is None else None
     soonest = seconds_between(state.as_of, moment(place.estimate.earliest))
@@ -188,9 +188,9 @@ def _starting_replicas(state: JobState) -> Sentence:
 
 
 def is_stuck(row: Mapping[str, Any]) -> bool:
-    """Whether a replica waits for something that waiting does not bring, as an image that cannot be pulled.
+    """Whether a replica waits for a reason that does not pass by itself, such as an image that cannot be pulled.
 
-    :param row: the replica, as the XCom ``status`` has it.
+    :param row: the replica's row in XCom ``status``.
     """
     reason = text(row.get("reason"))
     return reason is not None and reason not in _PASSES and not row.get("started_at")
@@ -215,7 +215,7 @@ def _running(state: JobState) -> Sentence:
 
 
 def _restarts(state: JobState) -> str | None:
-    """How often the job started again, and what that cost."""
+    """How often the job was restarted, and how many steps were repeated."""
     rows = mappings(state.progress.get("restarts"))
     times = max(state.restarts, len(rows))
     if not times:
@@ -297,7 +297,7 @@ _MARKED = {
     "skipped": "skipped",
     "restarting": "cleared",
 }
-#: What else may have set the state.
+#: Other possible reasons for the state.
 _WHY_MARKED = {"skipped": "It was marked as skipped, or the time of its run was over (dagrun_timeout)."}
 
 

@@ -1,4 +1,4 @@
-"""The curve of one metric, and that of the last successful run behind it."""
+"""The curve of one metric, and the same metric's curve in the last successful run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from airflow_trainer_provider.plugins.view.model.progress import better
 from airflow_trainer_provider.plugins.view.model.values import listing, mapping, mappings, number, whole
 
-#: How the name of the same metric begins where it comes from an evaluation.
+#: Prefixes of a metric's name for its values in evaluations.
 EVALUATIONS = ("eval_", "val_", "validation_", "valid_", "test_")
 MOST_POINTS = 500
-#: Of a bucket its smallest and its largest value stay.
+#: How many values of a bucket are kept: the smallest and the largest.
 _PER_BUCKET = 2
 
 
@@ -20,10 +20,10 @@ def series_of(
 ) -> dict[str, Any]:
     """One metric in columns, with an entry for each attempt.
 
-    :param metric: its name.
+    :param metric: the metric's name.
     :param progress: XCom ``progress`` of this task.
-    :param previous: that of the last run that succeeded.
-    :param points: of each entry, at most.
+    :param previous: XCom ``progress`` of the last run that succeeded.
+    :param points: the maximum number of points of each entry.
     """
     history = mapping(progress.get("history"))
     evaluation = next((f"{each}{metric}" for each in EVALUATIONS if f"{each}{metric}" in history), None)
@@ -38,10 +38,10 @@ def series_of(
 
 
 def entries_of(value: Any, points: int) -> list[dict[str, Any]]:
-    """A metric's history in columns, an entry for each attempt.
+    """A metric's history in columns, with an entry for each attempt.
 
-    :param value: the history, of an XCom.
-    :param points: of each entry, at most.
+    :param value: the history from XCom.
+    :param points: the maximum number of points of each entry.
     """
     return [_entry(part, points) for part in mappings(value)]
 
@@ -62,10 +62,10 @@ def _column(value: Any) -> list[float | None]:
 
 
 def thinned(values: Sequence[float | None], points: int) -> list[int]:
-    """Which values stay: the first, the last, and the smallest and the largest of each bucket.
+    """The indices of the values to keep: the first, the last, and the smallest and the largest of each bucket.
 
-    :param values: one curve.
-    :param points: how many stay at most.
+    :param values: the values of one curve.
+    :param points: the maximum number of values to keep.
     """
     if len(values) <= points:
         return list(range(len(values)))
@@ -78,6 +78,6 @@ def thinned(values: Sequence[float | None], points: int) -> list[int]:
         if known:
             kept |= {min(known)[1], max(known)[1]}
         elif span:
-            # A gap stays a gap.
+            # A bucket without values remains a gap in the curve.
             kept.add(span[0])
     return sorted(kept)

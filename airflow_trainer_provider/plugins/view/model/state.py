@@ -1,4 +1,4 @@
-"""How a training task stands, from what Airflow's database holds of it."""
+"""The state of a training task, from its records in Airflow's database."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.plugins.view.model.records import TaskRecords, TryRecord
 from airflow_trainer_provider.plugins.view.model.values import mapping, mappings, moment, text, whole
 
-#: States of a task instance that was cleared: its try has its number once it is scheduled.
+#: States of a cleared task instance. Its new try gets its number only when it is scheduled.
 _CLEARED = (None, "none")
-#: States of a task instance before a process of this try has begun, or while one goes on.
+#: States of a task instance whose try has not started, or is in progress.
 _NOT_OVER = ("scheduled", "queued", "running", "deferred")
-#: States in which Airflow does nothing more with the try.
+#: States of a task instance whose try has ended.
 _OVER = ("success", "failed", "skipped", "removed", "upstream_failed", "up_for_retry", "restarting")
 _WAITS = ("running", "deferred")
 _PHASES = frozenset(phase.value for phase in JobPhase)
 _ENDED = frozenset(phase.value for phase in JobPhase if phase.ended)
-#: A worker and a triggerer report every few seconds; whatever is silent for so long is not there.
+#: A worker and a triggerer send a heartbeat every few seconds; after this time without one they count as lost.
 _SILENT = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
 class JobState:
-    """A training task.
+    """The state of a task's training.
 
-    :param is_training: whether the task is one at all.
-    :param task_state: Airflow's state.
-    :param phase: one of :class:`~airflow_trainer_provider.job.status.JobPhase`; None where that is not known.
-    :param is_earlier_try: whether this is a try before the latest, of which only Airflow's own record is left.
-    :param is_released: whether the task has succeeded, and its job goes on without it.
-    :param is_cut_off: whether the task was over before its job had ended.
-    :param is_between_tries: whether the task waits for its next try, which takes over the job if that still runs.
-    :param job: the handle; empty where there is none.
-    :param request: what the task has asked for.
-    :param progress: what the script reports.
-    :param failure: the verdict.
+    :param is_training: whether the task has one of the provider's operators.
+    :param task_state: Airflow's state of the task instance.
+    :param phase: one of :class:`~airflow_trainer_provider.job.status.JobPhase`; None if it is unknown.
+    :param is_earlier_try: whether this is a try before the latest one. Only Airflow's own record of it is left.
+    :param is_released: whether the task has succeeded and the job continues without it.
+    :param is_cut_off: whether the task ended before its job.
+    :param is_between_tries: whether the task waits for its next try, which adopts the job if that still runs.
+    :param job: the job's handle; empty if there is no job.
+    :param request: what the task asks for: XCom ``request``.
+    :param progress: the script's reports: XCom ``progress``.
+    :param failure: the diagnosis of a failed job: XCom ``failure``.
     :param returned: the summary of a job that succeeded.
-    :param replicas: their states.
-    :param place: in the queue that holds the job; None where none does, or nothing is known of it.
-    :param as_of: when this was known last.
-    :param silent_since: since when whatever waits for the job has not reported; None while it does.
+    :param replicas: the replicas with their states.
+    :param place: the job's place in the queue that holds it; None if no queue holds it, or if the place is unknown.
+    :param as_of: the time of the data.
+    :param silent_since: when the worker or triggerer that waits for the job was lost; None if it is not lost.
     """
 
     is_training: bool = True
@@ -86,16 +86,16 @@ class JobState:
 
     @property
     def last_known(self) -> datetime | None:
-        """Until when its times count: its end, or when it was known last."""
+        """The end of the job's known time: its end, or the time of the data."""
         return self.finished_at or self.as_of
 
 
 def state_of(records: TaskRecords, number: int | None, now: datetime) -> JobState:
-    """How a try of a task stands.
+    """The state of a try of a task.
 
-    :param records: of the task instance.
-    :param number: of the try; None for the latest.
-    :param now: the time.
+    :param records: the records of the task instance.
+    :param number: the number of the try; None for the latest.
+    :param now: the current time.
     """
     earlier = next((each for each in records.tries if each.number == number), None)
     if earlier is not None and earlier.number != records.try_number:
@@ -104,7 +104,7 @@ def state_of(records: TaskRecords, number: int | None, now: datetime) -> JobStat
 
 
 def phase_of_try(record: TryRecord) -> str | None:
-    """What Airflow's state of a try says of its job.
+    """The phase of a try's job, derived from Airflow's state of the try; None if that does not determine it.
 
     :param record: the try.
     """
@@ -157,7 +157,7 @@ def _of_latest(records: TaskRecords, now: datetime) -> JobState:
 
 
 def _is_between_tries(records: TaskRecords, has_job: bool, phase: str | None) -> bool:
-    # A worker that was lost, or had no contact, leaves a job that goes on.
+    # The job of a worker that was lost, or had no contact, continues.
     return records.state == "up_for_retry" and has_job and _is_going_on(phase)
 
 
@@ -166,12 +166,12 @@ def _is_going_on(phase: str | None) -> bool:
 
 
 def _summary(returned: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The summary of a job that succeeded; a task that does not wait returns the handle, which has no phase."""
+    """The summary of a job that succeeded. A task that does not wait returns the handle, which has no phase."""
     return returned if text(returned.get("phase")) in _PHASES else {}
 
 
 def _reported(known: Mapping[str, Any], failure: Mapping[str, Any], ended_at: datetime | None) -> dict[str, Any]:
-    """What the job's status says, as fields of :class:`JobState`."""
+    """The values of the job's status, as fields of :class:`JobState`."""
     return {
         "reason": text(known.get("reason")),
         "message": text(known.get("message")),
@@ -184,7 +184,7 @@ def _reported(known: Mapping[str, Any], failure: Mapping[str, Any], ended_at: da
 
 
 def _of_this_try(records: TaskRecords) -> Mapping[str, Any]:
-    """What this try has in XCom. Airflow clears what an earlier one left once the next one runs."""
+    """The XComs of the current try. Airflow clears those of an earlier try only when the next try runs."""
     if records.state in _CLEARED:
         return {}
     owner = mapping(records.xcoms.get("job")).get("owner")
@@ -209,7 +209,7 @@ def _phase_of_task(records: TaskRecords, has_job: bool) -> str | None:
 
 
 def _replicas(status: Mapping[str, Any], returned: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    # Those of the status know nodes and segments, and the summary how each ended.
+    # The rows of the status have nodes and segments; the rows of the summary have the end of each replica.
     rows = _by_name(mappings(status.get("replicas")))
     ended = _by_name(mappings(returned.get("replicas")))
     return [{**row, **ended.get(name, {}), "name": name} for name, row in (rows or ended).items()]
@@ -221,7 +221,7 @@ def _place(status: Mapping[str, Any]) -> QueuePlace | None:
     try:
         return QueuePlace.model_validate(status.get("queue"))
     except ValueError:
-        # There is none, or a task has written something else.
+        # There is no place, or a task has written another value.
         return None
 
 
@@ -235,7 +235,7 @@ def _ended_at(records: TaskRecords) -> datetime | None:
 
 def _as_of(records: TaskRecords, status: Mapping[str, Any], progress: Mapping[str, Any], now: datetime) -> datetime:
     if records.state in _WAITS:
-        # What waits for the job writes what has changed: while it is there, what it wrote last is still so.
+        # The worker or triggerer writes only changes: as long as it sends heartbeats, its last values are current.
         times = (moment(status.get("as_of")), moment(progress.get("reported_at")), records.waiter_seen_at)
         return max((time for time in times if time), default=now)
     return _ended_at(records) or now

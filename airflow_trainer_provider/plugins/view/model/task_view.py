@@ -1,4 +1,4 @@
-"""The task view: what the Training tab of a task instance shows."""
+"""The task view: the data of the Training tab of a task instance."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OTHER_TEXTS = ("name", "replica", "reason", "signal")
 
 
 def task_view(records: TaskRecords, shown_try: int | None, may_edit: bool, now: datetime) -> dict[str, Any]:
-    """All of the task view, as JSON values.
+    """The whole task view, as JSON values.
 
-    :param records: of the task instance.
+    :param records: the records of the task instance.
     :param shown_try: the number of the try; None for the latest.
     :param may_edit: whether the viewer may edit the task instance.
-    :param now: the time.
+    :param now: the current time.
     """
     state = state_of(records, shown_try, now)
     previous = records.earlier[0] if records.earlier else None
@@ -91,7 +91,7 @@ def _tries(records: TaskRecords, state: JobState) -> list[dict[str, Any]]:
 
 
 def _latest_phase(records: TaskRecords, state: JobState) -> str | None:
-    """The phase of the latest try, whichever is shown."""
+    """The phase of the latest try, even if another try is shown."""
     if not state.is_earlier_try:
         return state.phase
     status = mapping(records.xcoms.get("status"))
@@ -173,7 +173,7 @@ def _result(state: JobState) -> dict[str, Any] | None:
 
 
 def _durations(state: JobState) -> list[dict[str, Any]]:
-    # Of a job that goes on they would make each answer a new one; the page has the times.
+    # Not for an active job: the durations would change each response, and the page can compute them from the times.
     if not state.job or state.is_active:
         return []
     until = state.last_known

@@ -1,4 +1,4 @@
-"""Reads plain values that may be anything, and writes them for people."""
+"""Reads values of unknown types from XCom, and formats values for users."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _DAY = 86400
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping as it is; an empty one for anything else.
+    """The value if it is a mapping; else an empty mapping.
 
-    :param value: of an XCom, where any task may write.
+    :param value: a value from XCom, where any task may write.
     """
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings in a list; none for anything else.
+    """The mappings in a list; an empty list for any other value.
 
-    :param value: of an XCom.
+    :param value: a value from XCom.
     """
     return [each for each in listing(value) if isinstance(each, Mapping)]
 
 
 def listing(value: Any) -> Sequence[Any]:
-    """A list as it is; an empty one for anything else.
+    """The value if it is a list; else an empty list.
 
-    :param value: of an XCom.
+    :param value: a value from XCom.
     """
     return value if isinstance(value, (list, tuple)) else []
 
 
 def text(value: Any) -> str | None:
-    """A text that is not empty; None for anything else.
+    """The value if it is text and not empty; else None.
 
-    :param value: of an XCom.
+    :param value: a value from XCom.
     """
     return value if isinstance(value, str) and value else None
 
@@ -49,29 +49,29 @@ def text(value: Any) -> str | None:
 def texts(value: Any) -> list[str]:
     """The texts in a list.
 
-    :param value: of an XCom.
+    :param value: a value from XCom.
     """
     return [each for each in listing(value) if isinstance(each, str)]
 
 
 def number(value: Any) -> float | None:
-    """A number that is finite; None for anything else.
+    """The value if it is a finite number; else None.
 
-    :param value: of an XCom.
+    :param value: a value from XCom.
     """
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     try:
         return value if math.isfinite(value) else None
     except OverflowError:
-        # A whole number that no float can hold.
+        # An integer that is too large for a float.
         return None
 
 
 def finite(value: Any) -> Any:
-    """A value with texts in place of the numbers that JSON has none for.
+    """A copy of a value, with numbers that JSON does not support, such as NaN, as text.
 
-    :param value: JSON values, and such numbers.
+    :param value: JSON values, possibly with such numbers.
     """
     if isinstance(value, Mapping):
         return {name: finite(each) for name, each in value.items()}
@@ -81,22 +81,22 @@ def finite(value: Any) -> Any:
 
 
 def whole(value: Any) -> int | None:
-    """A whole number; None for anything else.
+    """The value as a whole number if it is a finite number; else None.
 
-    :param value: of an XCom.
+    :param value: a value from XCom.
     """
     found = number(value)
     return None if found is None else int(found)
 
 
 def moment(value: Any) -> datetime | None:
-    """A time in ISO 8601, in UTC; None for anything else.
+    """The time in UTC; None for any value that is not a time.
 
-    :param value: of an XCom, or a time already.
+    :param value: a value from XCom, in ISO 8601, or a datetime.
     """
     if isinstance(value, str):
         try:
-            # Python 3.10 does not read the letter.
+            # Python 3.10 does not parse the suffix Z.
             value = datetime.fromisoformat(value[:-1] + "+00:00" if value.endswith("Z") else value)
         except ValueError:
             return None
@@ -105,15 +105,15 @@ def moment(value: Any) -> datetime | None:
     try:
         return value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)
     except OverflowError:
-        # In the first or the last hours of the calendar.
+        # A time in the first or the last hours that datetime supports.
         return None
 
 
 def later(start: datetime, seconds: float) -> datetime | None:
-    """A time after another; None after the end of the calendar.
+    """The time a number of seconds after another time; None if it is beyond what datetime supports.
 
-    :param start: the first.
-    :param seconds: how much later.
+    :param start: the earlier time.
+    :param seconds: the difference in seconds.
     """
     try:
         return start + timedelta(seconds=seconds)
@@ -122,7 +122,7 @@ def later(start: datetime, seconds: float) -> datetime | None:
 
 
 def iso(value: Any) -> str | None:
-    """A time as the views have it: in UTC, to the second.
+    """A time in the format of the views: ISO 8601 in UTC, in whole seconds.
 
     :param value: see :func:`moment`.
     """
@@ -131,10 +131,10 @@ def iso(value: Any) -> str | None:
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """Seconds from one time to another, 0 at least; None where one is unknown.
+    """Seconds from one time to another, at least 0; None if one of them is unknown.
 
-    :param start: the first.
-    :param end: the second.
+    :param start: the first time.
+    :param end: the second time.
     """
     return max(0.0, (end - start).total_seconds()) if start and end else None
 
@@ -142,7 +142,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 def duration(seconds: float) -> str:
     """A duration in two units: ``2 h 12 min``.
 
-    :param seconds: how long.
+    :param seconds: the duration in seconds.
     """
     whole_seconds = round(seconds)
     if whole_seconds < _MINUTE:
@@ -163,19 +163,19 @@ def _two(seconds: int, large: int, large_name: str, small: int, small_name: str)
 
 
 def count(amount: int, noun: str) -> str:
-    """``1 replica``, ``2 replicas``.
+    """A number with its noun: ``1 replica``, ``2 replicas``.
 
-    :param amount: how many.
-    :param noun: of what.
+    :param amount: the number.
+    :param noun: the noun in the singular.
     """
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """``a, b and c``, or ``a, b and 4 others``.
+    """Names as a list: ``a, b and c``, or ``a, b and 4 others``.
 
-    :param names: at least one.
-    :param most: how many are named.
+    :param names: the names; at least one.
+    :param most: the maximum number of items in the text.
     """
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} others"
@@ -183,10 +183,10 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def shortened(line: str, most: int) -> str:
-    """A line that is cut where it is too long.
+    """A text as one line, truncated if it is too long.
 
-    :param line: of text; line breaks become spaces.
-    :param most: characters.
+    :param line: the text; line breaks become spaces.
+    :param most: the maximum number of characters.
     """
     line = " ".join(line.split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"

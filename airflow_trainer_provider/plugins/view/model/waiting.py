@@ -1,4 +1,4 @@
-"""Why a job waits, as far as it is known without asking the cluster."""
+"""Why a job waits, as far as this is known without a request to the cluster."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from airflow_trainer_provider.job.queue.place import Estimate, QueuePlace, Short
 from airflow_trainer_provider.plugins.view.model.state import JobState
 from airflow_trainer_provider.plugins.view.model.values import iso, later, moment, number, seconds_between
 
-#: How the scheduler begins, e.g. ``0/212 nodes are available: 4 node(s) were unschedulable, 208 Insufficient cpu.``
+#: The scheduler's message, e.g. ``0/212 nodes are available: 4 node(s) were unschedulable, 208 Insufficient cpu.``
 _NODES = re.compile(r"\d+/(?P<total>\d+) nodes are available: (?P<reasons>[^.]*(?:\.\S[^.]*)*)")
 _REASON = re.compile(r"(?P<count>\d+) (?:node\(s\) )?(?P<why>.+)")
-#: What is known of a job without a queue, or before the queue was asked.
+#: The place of a job without a queue, or before the queue was read.
 _NO_PLACE = QueuePlace(
     name="", estimate_why="The position in the queue and the ends of the running jobs are not known."
 )
 _TOO_LATE = "The job should have started by now; what was seen of the queue does not hold any more."
-#: In the share of waits that were shorter.
+#: The quantile of the earlier waits that is shown as the long wait.
 _MOST = 0.9
 
 
 def wait_of(state: JobState, waits: Sequence[float]) -> dict[str, Any]:
-    """Why a job waits, and for how long others have.
+    """Why a job waits, and how long earlier runs have waited.
 
-    :param state: of the job.
-    :param waits: seconds that earlier runs have waited.
+    :param state: the job's state.
+    :param waits: the seconds that the jobs of earlier runs have waited.
     """
     return {
         "kind": "queue" if state.queue or state.place else "nodes",
@@ -44,7 +44,7 @@ def wait_of(state: JobState, waits: Sequence[float]) -> dict[str, Any]:
 
 
 def _place(place: QueuePlace, as_of: datetime | None) -> dict[str, Any]:
-    """The position, how many wait behind it, what is missing, and when the job may start."""
+    """The position, the number of jobs behind it, the missing resources, and when the job may start."""
     estimate = _estimate(place.estimate, as_of) if place.estimate else None
     is_counted = place.position is not None and place.length is not None
     return {
@@ -60,7 +60,7 @@ def _place(place: QueuePlace, as_of: datetime | None) -> dict[str, Any]:
 
 
 def _shortage(shortage: Shortage) -> dict[str, Any]:
-    """In the units that people use; a flavor of Kueue is a pool of nodes."""
+    """A shortage in common units. A resource flavor of Kueue is shown as a pool of nodes."""
     unit, size = unit_of(shortage.resource)
     amounts = {name: getattr(shortage, name) for name in ("total", "used", "free", "needed")}
     scaled = {name: None if value is None else round(value / size, 2) for name, value in amounts.items()}
@@ -68,7 +68,7 @@ def _shortage(shortage: Shortage) -> dict[str, Any]:
 
 
 def _estimate(estimate: Estimate, as_of: datetime | None) -> dict[str, Any] | None:
-    """The part of a range that is still to come; None where it has passed."""
+    """The part of the estimated range that lies in the future; None if the range has passed."""
     earliest, latest = moment(estimate.earliest), moment(estimate.latest)
     if earliest is None or latest is None or (as_of and latest < as_of):
         return None
@@ -80,9 +80,9 @@ def _estimate(estimate: Estimate, as_of: datetime | None) -> dict[str, Any] | No
 
 
 def nodes_by_reason(message: str | None) -> dict[str, Any] | None:
-    """How many nodes do not fit, by reason; None where the message is none of the scheduler's.
+    """How many nodes do not fit, by reason; None if the message is not the scheduler's.
 
-    :param message: the scheduler's.
+    :param message: the message of the job or of a replica.
     """
     found = _NODES.search(message or "")
     if not found:
@@ -98,7 +98,7 @@ def nodes_by_reason(message: str | None) -> dict[str, Any] | None:
 
 
 def _say(why: str) -> str:
-    """In words that need no knowledge of the scheduler."""
+    """The scheduler's reason in words for users who do not know the scheduler."""
     if why.startswith("Insufficient "):
         return f"not enough {why.removeprefix('Insufficient ')} free"
     if "unschedulable" in why:
@@ -111,7 +111,7 @@ def _say(why: str) -> str:
 
 
 def _message(state: JobState) -> str | None:
-    """The job's own reason, or that of a replica that waits for a node."""
+    """The job's own message, or the message of a replica that waits for a node."""
     if state.message:
         return state.message
     waiting = (row.get("message") for row in state.replicas if row.get("reason") == "Unschedulable")
@@ -122,7 +122,7 @@ def _history(state: JobState, waits: Sequence[float]) -> dict[str, Any] | None:
     if not waits:
         return None
     waited = seconds_between(state.queued_at, state.as_of)
-    # In whole minutes: each second would make another answer.
+    # In whole minutes: seconds would change each response.
     so_far = None if waited is None else int(waited // 60 * 60)
     ordered = sorted(waits)
     p90 = ordered[min(len(ordered) - 1, int(_MOST * len(ordered)))]
@@ -130,7 +130,7 @@ def _history(state: JobState, waits: Sequence[float]) -> dict[str, Any] | None:
 
 
 def _gives_up(state: JobState) -> dict[str, Any]:
-    """When the provider ends a job that does not start. The time that a queue holds it does not count."""
+    """When the provider ends a job that does not start. The time for which a queue holds the job does not count."""
     seconds = number(state.request.get("startup_timeout_seconds"))
     at = None if seconds is None or state.queue or state.queued_at is None else later(state.queued_at, seconds)
     return {"gives_up_at": iso(at), "gives_up_setting": "startup_timeout_seconds" if at else None}
