@@ -60,7 +60,7 @@ function drawn(line, place, log) {
 
 const lastFinite = (line) => line.y.findLastIndex((value) => Number.isFinite(value));
 
-/** Labels stand at the ends of their lines, moved apart where they would touch. */
+/** Labels at the ends of their lines, moved apart if they would overlap. */
 function labels(model, place) {
   const floor = place.area.top + place.area.height;
   const all = model.lines.filter((line) => line.label && lastFinite(line) >= 0)
@@ -115,7 +115,7 @@ function nearest(xs, x) {
   return best;
 }
 
-/** The values that the lines have near a place. */
+/** The values of the lines near a position. */
 export function reading(model, place, x) {
   const reach = (place.range.right - place.range.left) * 0.03;
   return model.lines.filter((line) => line.name).map((line) => ({ line, index: nearest(line.x, x) }))
@@ -138,7 +138,7 @@ function overlay(model, place, size, cursor) {
 
 const MOVES = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
-/** The chart. `cursor` is the place that is read, or null; `move` takes another, and `say` reads its values aloud. */
+/** The chart. `cursor` is the selected position, or null; `move` selects another, and `say` announces its values. */
 export function chart(model, size, cursor, { move, say }) {
   const place = geometry(model, size);
   const { x } = mainLine(model);
@@ -159,7 +159,7 @@ export function chart(model, size, cursor, { move, say }) {
     picture(model, place, size), overlay(model, place, size, cursor));
 }
 
-/** The index of the point that the keyboard reads; at first, behind the last one. */
+/** The index of the point that the keyboard has selected; initially after the last one. */
 function cursorIndex(xs, element) {
   const at = element.dataset.at;
   return at === undefined || at === "" ? xs.length : nearest(xs, Number(at));

@@ -4,12 +4,12 @@ import { clock, duration, epoch, metric, runLabel, step } from "../lib/format.js
 import { tickText, ticks, timeTicks } from "./scale.js";
 import { last, smooth, valueAt } from "./smooth.js";
 
-/** From so many points on, a smoothed line helps. */
+/** The number of points from which on a smoothed line helps. */
 const DENSE = 40;
-/** Up to so many points each is marked. */
+/** The maximum number of points that are marked individually. */
 const SPARSE = 24;
 
-/** The attempts that have values; points without a step are left out where others have one. */
+/** The attempts with values; points without a step are left out if others have one. */
 function attempts(list) {
   return (list || []).map((each) => {
     const kept = each.step.map((value, index) => index).filter((index) => each.step[index] !== null);
@@ -18,7 +18,7 @@ function attempts(list) {
   }).filter((each) => each.value.length);
 }
 
-/** The reader's choices; of a script that reports no step only the time is known. */
+/** The reader's choices; for a script that reports no steps, only the time is known. */
 function possible(list, choices) {
   return list.some((each) => each.step[0] === null) ? { ...choices, axis: "time" } : choices;
 }
@@ -51,7 +51,7 @@ function previousLines(view, series, choices) {
   }));
 }
 
-/** An attempt's line, and behind it the raw values; what a later attempt repeats is a dotted trace. */
+/** An attempt's line, and behind it the raw values; the part that a later attempt repeats is dotted. */
 function trainLines(series, choices, start, name) {
   const list = attempts(series.train);
   return list.flatMap((each, index) => {
@@ -121,7 +121,7 @@ function meanOf(values) {
   return { mean, error: spread / found.length };
 }
 
-/** The newest steps against as many before them; a difference within the noise is none. */
+/** Compare the newest steps with as many before them; a difference within the noise counts as none. */
 function trend(attempt, better) {
   const size = Math.floor(attempt.value.length / 5);
   if (size < 5) return null;
@@ -131,7 +131,7 @@ function trend(attempt, better) {
   return verdict(clear ? now.mean : before.mean, before.mean, better, { steps: attempt.step[end] - attempt.step[end - size + 1], previous: false });
 }
 
-/** How the metric compares with the last success at the same step; without one, with its own steps before. */
+/** How the metric compares with the last success at the same step; without one, with its own earlier steps. */
 export function comparison(view, series) {
   const newest = attempts(series.train).pop();
   if (!newest || newest.step[0] === null) return null;

@@ -2,7 +2,7 @@
 
 const STEPS = [1, 2, 2.5, 5, 10];
 
-/** Round values between two limits, about so many. */
+/** Round values between two limits, approximately as many as wanted. */
 export function ticks(low, high, wanted) {
   const raw = (high - low) / Math.max(1, wanted);
   if (!(raw > 0)) return [low];

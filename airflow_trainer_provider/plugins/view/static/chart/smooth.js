@@ -2,7 +2,7 @@
 
 const SHARE = 0.025;
 
-/** The mean around each value; gaps stay gaps. At the last value it covers the values before it. */
+/** The mean around each value; gaps are kept. At the last value it covers only the values before it. */
 export function smooth(values) {
   const reach = Math.max(1, Math.round(values.length * SHARE));
   const sums = [0], counts = [0];

@@ -1,4 +1,4 @@
-// A metric's course, as small as a word.
+// A metric's curve in the size of a word.
 
 import { s } from "../lib/dom.js";
 

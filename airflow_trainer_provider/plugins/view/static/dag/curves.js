@@ -1,4 +1,4 @@
-// Do the runs differ in shape: the curves of up to five, distinguished by colour, dash and label.
+// The curves of up to five runs, distinguished by colour, dash and label, to compare their shapes.
 
 import { h } from "../lib/dom.js";
 import { head } from "../lib/parts.js";
@@ -11,7 +11,7 @@ const DENSE = 40, SPARSE = 24;
 /** The share of the width that the labels at the ends take, and the width of a letter. */
 const LABELS = 0.2, LETTER = 6.8;
 
-/** The attempts of a run as one curve: what a later attempt repeats counts once, as it was the last time. */
+/** The attempts of a run as one curve: of repeated steps only the last attempt's values are shown. */
 function joined(entries) {
   const points = new Map();
   for (const { step, value } of entries) step.forEach((at, index) => at !== null && points.set(at, value[index]));
@@ -26,7 +26,7 @@ function tag(app, run) {
   return run.is_active ? " (running)" : "";
 }
 
-/** A label as long as there is room for; the legend has the whole one. */
+/** A label, shortened to the available room; the legend has the whole label. */
 function cut(app, text) {
   const letters = Math.max(6, Math.floor((app.ui.chartSize.width * LABELS) / LETTER));
   return text.length > letters ? `${text.slice(0, letters - 1).trimEnd()}…` : text;
@@ -40,7 +40,7 @@ function lines(app) {
     .map(({ run, index, x, y }) => ({ x, y, tone: `run-${index}`, name: app.label(run), title: `${app.label(run)}${tag(app, run)}`, label: cut(app, `${app.label(run)}${tag(app, run)}`), dots: y.length <= SPARSE }));
 }
 
-/** The place of a run among the picked ones, which is its colour; -1 for none. */
+/** The index of a run among the picked ones, which selects its colour; -1 if it is not picked. */
 export const toneOf = (app, run) => app.picked().indexOf(keyOf(run));
 
 const note = (text) => h("p", { class: "muted padded" }, text);

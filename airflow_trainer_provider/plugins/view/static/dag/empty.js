@@ -1,4 +1,4 @@
-// What the tab shows where there are no runs to show: one sentence, and the way on.
+// The tab without runs: one sentence, and the next step.
 
 import { h } from "../lib/dom.js";
 
@@ -6,7 +6,7 @@ const box = (title, ...text) => h("div", { class: "empty" }, h("h2", {}, title),
 
 const page = (...content) => h("div", { class: "page" }, content);
 
-/** Why there is no answer. */
+/** The reason if there is no response. */
 export function refusal(app) {
   const { status, message } = app.refused;
   if (status === 401) return box("Not logged in", "Airflow's login has ended. Log in again, and reload this page.");
@@ -25,9 +25,9 @@ const skeleton = () => h("div", { class: "page", "aria-label": "Loads" }, block(
 /** A training task that has not run yet. */
 export const noRuns = (app) => box("No training run yet", `Each run of the task ${app.view.task_id} appears here, with its result, its durations and what changed.`);
 
-/** The page without runs; null where there are some, or may be. */
+/** The page without runs; null if there are runs, or may be. */
 export function empty(app) {
-  // Without the right to read, what was read before is not shown on.
+  // Without the right to read, data from earlier responses is no longer shown.
   if (app.isDenied() || !app.view) return app.refused ? page(refusal(app)) : skeleton();
   return app.view.tasks.length ? null : page(box("No training task", "No task of this DAG is one of the trainer provider's operators."));
 }

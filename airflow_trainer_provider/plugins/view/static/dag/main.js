@@ -10,10 +10,10 @@ import { page, settle } from "./page.js";
 import { keyOf, labels, outcomeWord } from "./run.js";
 import { tip } from "./runs.js";
 
-/** Seconds between requests: an answer is about many runs. */
+/** Seconds between requests; few, as each response covers many runs. */
 const GENTLE = 15;
 
-/** What a reader chooses, and what stands in the address where it is not so. */
+/** The reader's choices, with the defaults for those that the address does not have. */
 const DEFAULTS = { task_id: "", metric: "", limit: "20", changes: "previous" };
 
 function choicesOfAddress() {
@@ -31,7 +31,7 @@ class App extends LivePage {
     for (const name of ["point", "goTo", "moveCursor"]) this[name] = this[name].bind(this);
   }
 
-  /** Drop what is known of another task; what can be chosen stays. */
+  /** Drop the data of another task; the choices stay. */
   changeTask(task) {
     this.choices.metric = "";
     this.view = { ...this.view, task_id: task, metrics: [], runs: [], pending: true };
@@ -81,7 +81,7 @@ class App extends LivePage {
     return Boolean(this.view && this.view.runs.some((run) => run.is_active));
   }
 
-  // What the reader does
+  // Actions of the reader
 
   choose(name, value) {
     this.choices[name] = value;
@@ -91,7 +91,7 @@ class App extends LivePage {
     if (name !== "changes") this.refresh();
   }
 
-  /** Show the curve of a run, or no longer. */
+  /** Show or hide the curve of a run. */
   pick(key) {
     const picked = new Set(this.picked());
     if (!picked.delete(key)) picked.add(key);
@@ -189,7 +189,7 @@ class App extends LivePage {
     this.measure();
   }
 
-  /** The charts take the room that there is. */
+  /** The charts use the available width. */
   measure() {
     const [runs, chart] = ["runs-chart", "chart"].map((id) => document.getElementById(id));
     const width = runs ? Math.round(runs.clientWidth) : this.ui.runsWidth;
@@ -199,7 +199,7 @@ class App extends LivePage {
     this.redraw();
   }
 
-  /** A row that is pointed at, or has the focus, marks its column. */
+  /** A row under the pointer, or with the focus, marks its column in the chart. */
   followRows() {
     const mark = (event) => {
       if (event.target.closest("#runs-chart")) return;

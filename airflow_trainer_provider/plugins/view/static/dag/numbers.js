@@ -7,7 +7,7 @@ import { keyOf } from "./run.js";
 
 const UNKNOWN = "–";
 
-/** A run's label, which leads to its row. */
+/** A run's label, as a link to its row. */
 function toRow(app, found) {
   const key = keyOf(found);
   return h("button", { type: "button", class: "to-row", onclick: () => app.goTo(key) }, app.names.get(key));

@@ -17,7 +17,7 @@ function choice(label, options, chosen, choose) {
     h("select", { "data-value": chosen, oninput: (event) => choose(event.currentTarget.value) }, items));
 }
 
-/** A browser keeps what a reader has chosen, whatever the attributes say. */
+/** Reset selects to the choices of the app: a browser keeps a reader's choice even if the attributes differ. */
 export function settle(root) {
   for (const each of root.querySelectorAll("select")) if (each.value !== each.dataset.value) each.value = each.dataset.value;
 }

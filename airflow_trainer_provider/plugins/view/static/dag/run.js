@@ -1,4 +1,4 @@
-// A run: what it is called, what distinguishes it, and how long it took.
+// A run: its label, its key and its durations.
 
 import { clock, day, duration, metric, runLabel, seconds } from "../lib/format.js";
 import { stateWord } from "../lib/states.js";
@@ -6,10 +6,10 @@ import { stateWord } from "../lib/states.js";
 /** The kinds of time, in the order in which they are stacked. */
 export const KINDS = { queued: "queued", starting: "starting", running: "training", redone: "repeated steps" };
 
-/** What distinguishes a run, as the API names it. */
+/** The key of a run in requests to the API. */
 export const keyOf = (run) => `${run.map_index},${run.run_id}`;
 
-/** Seconds in all. */
+/** The total number of seconds. */
 export const total = (run) => Object.keys(KINDS).reduce((sum, kind) => sum + (run.durations[kind] || 0), 0);
 
 /** Whether two of the runs have the same label. */
@@ -26,14 +26,14 @@ function collide(runs, label) {
 const isTime = (text) => runLabel(text) !== text;
 const exact = (time, format) => (isTime(time) ? `${day(time)} ${format(time)}` : time);
 
-/** The labels of runs, by key: their days, with the time where several are of one day. */
+/** The labels of runs, by key: the day, with the time if several runs are on the same day. */
 export function labels(runs) {
   const forms = [runLabel, (time) => exact(time, clock), (time) => exact(time, seconds)];
   const form = forms.find((each) => !collide(runs, each)) || forms[2];
   return new Map(runs.map((run) => [keyOf(run), run.map_label === null ? form(run.label) : `${form(run.label)} [${run.map_label}]`]));
 }
 
-/** What is known of a run, as pairs of a name and a text. */
+/** The properties of a run, as pairs of a name and a text. */
 export function reading(run, name) {
   const value = name === null ? undefined : run.metrics[name];
   return [

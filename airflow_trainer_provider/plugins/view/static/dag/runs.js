@@ -1,4 +1,4 @@
-// Does it get better, and at what price: metric, durations and outcome of the runs on one axis.
+// Metric, durations and outcome of the runs on one axis: whether the training gets better, and at what cost.
 
 import { h, s } from "../lib/dom.js";
 import { metric } from "../lib/format.js";
@@ -13,7 +13,7 @@ const MOVES = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -
 
 const oldestFirst = (app) => [...app.view.runs].reverse();
 
-/** Where the panels lie: each is left out where it has nothing to show. */
+/** The positions of the panels; a panel without data is left out. */
 function geometry(app, runs) {
   const width = app.ui.runsWidth;
   const column = (width - LEFT - RIGHT) / runs.length;
@@ -28,7 +28,7 @@ function rule(place, y, text) {
   return [s("line", { class: "grid", x1: LEFT, x2: place.width - RIGHT, y1: y, y2: y }), s("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, text)];
 }
 
-/** The best so far: a step at each run, from the first that has a value. */
+/** The best value so far, as a step line that begins at the first run with a value. */
 function bestSoFar(app, runs, place, y) {
   const { better } = app.view.metrics.find((each) => each.name === app.view.metric);
   if (!better) return null;
@@ -50,7 +50,7 @@ function champion(app, runs, place, y) {
   const x = place.x(index);
   const text = place.width < 560 ? metric(best.value) : `champion ${metric(best.value)}`;
   const half = (text.length * PER_LABEL) / 2;
-  // Where no better value is.
+  // The label is on the side of the line without better values.
   const below = app.view.metrics.find((each) => each.name === app.view.metric).better === "lower";
   return [
     s("circle", { class: "ring", cx: x, cy: y(best.value), r: 8 }),
@@ -114,7 +114,7 @@ function dates(app, runs, place) {
   });
 }
 
-/** Above the picture, since each has an icon. */
+/** The outcomes: HTML elements above the SVG, since each has an icon. */
 function outcomes(runs, place) {
   const size = Math.max(2, Math.min(16, place.column - 2));
   const known = (run) => (STATES[run.outcome] ? run.outcome : "cancelled");
@@ -122,7 +122,7 @@ function outcomes(runs, place) {
     size >= 12 ? stateIcon(run.outcome) : null));
 }
 
-/** The box with what is known of the run that is pointed at. */
+/** The box with the properties of the run under the pointer. */
 export function tip(app) {
   const runs = oldestFirst(app);
   const index = runs.findIndex((run) => keyOf(run) === app.ui.pointed);
@@ -136,14 +136,14 @@ export function tip(app) {
     reading(run, app.view.metric).map(([name, text]) => h("div", { class: "tip-row" }, h("span", {}, name), h("b", {}, text))));
 }
 
-/** The run of a place in the chart. */
+/** The run at a position in the chart. */
 function runAt(event, runs, place) {
   const x = event.clientX - event.currentTarget.getBoundingClientRect().left;
   const index = Math.floor((x - LEFT) / place.column);
   return runs[index] ? keyOf(runs[index]) : null;
 }
 
-/** The arrow keys read the runs one by one, and Enter goes to the row. */
+/** The arrow keys step through the runs, and Enter goes to the run's row. */
 function byKeyboard(app, runs) {
   return (event) => {
     const at = runs.findIndex((run) => keyOf(run) === app.ui.pointed);

@@ -1,4 +1,4 @@
-// What changed: all runs, each with its outcome, its value against the champion's, its price, and what differs.
+// The table of all runs: outcome, value compared with the champion's, cost, and changed parameters.
 
 import { h, hidden, icon } from "../lib/dom.js";
 import { change, count, duration, metric, number } from "../lib/format.js";
@@ -9,7 +9,7 @@ import { toneOf } from "./curves.js";
 import { KINDS, keyOf, outcomeWord, total } from "./run.js";
 
 const FIRST = 20, CHIPS = 2, MOST_CURVES = 5;
-/** From so long on, what two values have in common is cut. */
+/** Values that are longer than this are shown without their common prefix. */
 const LONG = 24;
 
 function pick(app, run) {
@@ -36,7 +36,7 @@ function bar(run, longest) {
       parts.map(([kind]) => h("i", { class: kind, style: { "flex-grow": run.durations[kind] } })))];
 }
 
-/** Two values without the path or name that both begin with. */
+/** Two values without the path or name with which both begin. */
 function brief(from, to) {
   if (!from || !to || Math.max(from.length, to.length) <= LONG) return [from, to];
   let same = 0;

@@ -70,7 +70,7 @@ function ofSteps(app, row) {
   return at === null ? null : [`Step ${step(at)}`, small("no total is reported")];
 }
 
-/** How far it is, where it stands in its queue, or why neither is so. */
+/** The job's progress, its position in its queue, or why it has neither. */
 export function progress(app, row) {
   if (row.state === "queued") return place(app, row);
   const steps = row.is_active && row.progress ? ofSteps(app, row) : null;
@@ -84,7 +84,7 @@ export function started(app, row) {
   return ["–", row.queued_at ? small(`queued ${clock(row.queued_at, app.now())}`) : null];
 }
 
-/** How long it has run, or has waited so far. */
+/** How long the job has run, or has waited so far. */
 export function time(app, row) {
   const from = epoch(row.started_at) ?? epoch(row.queued_at);
   if (from === null) return "–";

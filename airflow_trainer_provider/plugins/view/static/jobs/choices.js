@@ -1,9 +1,9 @@
-// What a reader has chosen, in the address, so that a link or a reload shows the same.
+// The reader's choices, kept in the address, so that a link or a reload shows the same.
 
 import { readQuery, writeQuery } from "../lib/address.js";
 import { shareQuery } from "../lib/frame.js";
 
-/** What narrows the list; empty for all. */
+/** The filters of the list; empty for all jobs. */
 export const FILTERS = ["q", "state", "framework", "backend", "namespace", "owner", "dag"];
 
 export const DEFAULTS = { view: "active", sort: "-started", page: "1", ...Object.fromEntries(FILTERS.map((name) => [name, ""])) };
@@ -26,5 +26,5 @@ export function writeChoices(choices) {
 /** The choices as the query of a request. */
 export const queryOf = (choices) => new URLSearchParams(chosen(choices).map((name) => [name, choices[name]])).toString();
 
-/** Whether something narrows the list. */
+/** Whether a filter is set. */
 export const isFiltered = (choices) => FILTERS.some((name) => choices[name]);

@@ -19,9 +19,9 @@ class App extends LivePage {
     Object.assign(this, { list: null, problem: null, answered: null, menu: null, pending: new Map(), pointed: false });
   }
 
-  // What the reader does
+  // Actions of the reader
 
-  /** Choose, and begin at the first page again. */
+  /** Apply a choice, and return to the first page. */
   choose(values) {
     Object.assign(this.choices, { page: "1" }, values);
     writeChoices(this.choices);
@@ -87,7 +87,7 @@ class App extends LivePage {
       const asked = this.pending.get(row.id);
       if (asked && asked.state !== row.state) this.pending.delete(row.id);
     }
-    // An answer that has not changed is as good as new: its time goes on.
+    // An unchanged response is still current, so its time advances.
     if (list !== this.list) this.listAt = performance.now();
     Object.assign(this, { list, chosen: false, failures: 0, refused: null, answered: performance.now() });
   }
@@ -117,7 +117,7 @@ class App extends LivePage {
 
   redraw() {
     morph(this.root, h("main", { class: "view", id: "view", "aria-busy": this.list || this.refused ? null : "true" }, page(this)));
-    // What a reader has typed or picked is not in the tree: a control keeps it.
+    // The tree does not have what a reader has typed or picked: the controls keep it.
     for (const control of this.root.querySelectorAll("[data-choice]")) {
       if (control !== document.activeElement) control.value = this.choices[control.dataset.choice];
     }

@@ -1,4 +1,4 @@
-// What can be done with a job: open it, read its log, suspend, resume or stop it.
+// The actions on a job: open it, read its log, suspend, resume or stop it.
 
 import { h, icon } from "../lib/dom.js";
 import { airflowLink } from "../lib/frame.js";
@@ -20,7 +20,7 @@ export function taskPath(row) {
 /** The address of its Training tab. */
 export const tabPath = (row) => `${taskPath(row)}/plugin/training`;
 
-/** Ask for an action as the Training tab does, which knows one task. */
+/** Confirm an action with the dialog of the Training tab, which expects the view of one task. */
 export function confirmFor(app, row, name) {
   const { nodes, gpus, queue, uid } = row;
   const view = { as_of: new Date(app.now() * 1000).toISOString(), job: { name: row.name, uid, queue }, facts: { size: { nodes, gpus } }, progress: row.progress };

@@ -1,4 +1,4 @@
-// The Training page from its title to its pages, and what stands there instead of jobs.
+// The Training page from its title to its pager, and the text for a page without jobs.
 
 import { h, icon } from "../lib/dom.js";
 import { count, number, seconds } from "../lib/format.js";
@@ -43,7 +43,7 @@ function views(app) {
       view === "attention" ? icon("alert", "small") : null, text, " ", h("b", {}, number(app.list.counts[view])))));
 }
 
-/** A list to choose from, where there is a choice. */
+/** A drop-down list; null if there is nothing to choose. */
 function select(app, name, label, options, textOf = (each) => each) {
   const chosen = app.choices[name];
   const all = chosen && !options.includes(chosen) ? [...options, chosen] : options;
@@ -107,7 +107,7 @@ function skeleton() {
 
 /** The whole page. */
 export function page(app) {
-  // Without the right to read, what was read before is not shown on.
+  // Without the right to read, data from earlier responses is no longer shown.
   if (app.isDenied() || !app.list) return app.refused ? h("div", { class: "page" }, refusal(app)) : skeleton();
   if (!app.list.total) return h("div", { class: "page" }, outdated(app), noJobs(app));
   const problem = app.problem ? notice("warn", "alert", app.problem) : null;

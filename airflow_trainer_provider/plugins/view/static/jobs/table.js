@@ -1,4 +1,4 @@
-// The table of jobs. Where it is narrow, its rows become a list.
+// The table of jobs. In a narrow frame its rows become a list.
 
 import { h, s } from "../lib/dom.js";
 import { framework, progress, size, started, state, task, time } from "./cells.js";
@@ -9,7 +9,7 @@ const COLUMNS = [
   ["c-state", "State", "state"], ["c-task", "DAG and task", "dag"], ["c-framework", "Framework", "framework"], ["c-size num", "Size", "size"],
   ["c-progress", "Progress or queue position", null], ["c-started", "Started", "started"], ["c-time num", "Duration", "duration"], ["c-owner", "Owner", "owner"],
 ];
-/** What a first click sorts upwards: words. */
+/** The columns with words, which a first click sorts in ascending order. */
 const UPWARDS = ["state", "dag", "framework", "owner"];
 
 function arrows(direction) {

@@ -9,7 +9,7 @@ function decoded(bytes) {
   }
 }
 
-/** A `%` that encodes nothing is itself. */
+/** Decode a text; a `%` that encodes nothing is kept. */
 const plain = (text) => text.replace(/(%[0-9a-f]{2})+/gi, decoded);
 
 const parts = () => location.search.slice(1).split("&").filter(Boolean);

@@ -1,4 +1,4 @@
-// What a reader has chosen, in the address, so that a link or a reload shows the same.
+// The reader's choices, kept in the address, so that a link or a reload shows the same.
 
 import { readQuery, writeQuery } from "./address.js";
 

@@ -1,12 +1,12 @@
-// Requests to the API. An answer that has not changed is 304, and the one from before stays valid.
+// Requests to the API. An unchanged response is a 304, and the previous one stays valid.
 
 /** Seconds that an answer may take. An action waits for the cluster. */
 const READ_SECONDS = 20, ACT_SECONDS = 60;
 
-/** Answers that are kept: as a reader chooses, there are ever more addresses. */
+/** The maximum number of cached responses: each choice of the reader is another address. */
 const KEPT = 20;
 
-/** An answer that is no success; with status 0, none in time. */
+/** A response that is not a success; status 0 means no response in time. */
 export class Refused extends Error {
   constructor(status, text) {
     super(text);
@@ -23,7 +23,7 @@ async function textOf(response) {
   }
 }
 
-/** Ask, and read the answer, within a time: a connection may hang without an error. */
+/** Send a request, and read the response, within a time limit: a connection may hang without an error. */
 async function within(seconds, ask) {
   try {
     return await ask(AbortSignal.timeout(seconds * 1000));
@@ -32,11 +32,11 @@ async function within(seconds, ask) {
   }
 }
 
-/** Reads addresses, and keeps the last answer of each with its ETag. */
+/** Sends requests, and caches the last response of each address with its ETag. */
 export class Client {
   constructor() {
     this.forget();
-    // The server knows whether Airflow takes sessions.
+    // The server has marked the page if Airflow does not accept sessions.
     this.usesToken = document.querySelector('meta[name="trainer-auth"][content="token"]') !== null;
   }
 
@@ -45,7 +45,7 @@ export class Client {
     this.kept = new Map();
   }
 
-  /** Ask with the session of the browser; where Airflow has none, as 3.1.0, with the token that its own pages send. */
+  /** Send a request with the browser's session; without sessions, as in Airflow 3.1.0, with its pages' own token. */
   async send(address, headers, options) {
     const token = localStorage.getItem("token");
     const ask = (login) => fetch(address, { ...options, headers: { Accept: "application/json", ...headers, ...login }, credentials: "same-origin" });
@@ -58,7 +58,7 @@ export class Client {
     return response;
   }
 
-  /** Keep an answer as the newest one. */
+  /** Cache a response as the newest one. */
   keep(address, answer) {
     this.kept.delete(address);
     this.kept.set(address, answer);
@@ -81,7 +81,7 @@ export class Client {
     });
   }
 
-  /** Send an action, and return the answer; JSON, which a page of another origin cannot send without the server's consent. */
+  /** Send an action, and return the response. Pages of other origins cannot send JSON without the server's consent. */
   post(address, body) {
     return within(ACT_SECONDS, async (signal) => {
       const response = await this.send(address, { "Content-Type": "application/json" }, { method: "POST", body: JSON.stringify(body), signal });

@@ -50,7 +50,7 @@ const PATHS = {
   square: ["M5 5h14v14H5z"],
 };
 
-/** A line icon; decoration only, so a word stands beside it. */
+/** A line icon. It is only decoration, so a word always accompanies it. */
 export function icon(name, size = "") {
   const paths = PATHS[name].map((d) => s("path", { d, "stroke-dasharray": name === "dashed" ? "4 4" : null }));
   return s("svg", { class: `icon ${size}`, viewBox: "0 0 24 24", "aria-hidden": "true" }, paths);

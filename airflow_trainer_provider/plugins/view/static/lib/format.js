@@ -2,7 +2,7 @@
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400, GIB = 2 ** 30;
 
-/** A whole number with separators, or one with that many decimals; `–` where it is absent. */
+/** A whole number with separators, or a number with the given decimals; `–` if it is absent. */
 export function number(value, decimals = 0) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
@@ -102,13 +102,13 @@ export const runLabel = (text) => (/^\d{4}-\d\d-\d\dT/.test(text) ? day(text) : 
 
 const onDay = (text, time, now) => (now !== undefined && day(time) !== day(now) ? `${day(time)} ${text}` : text);
 
-/** `14:21`, or `20 Nov 14:21` where that is not the day of `now`. */
+/** `14:21`, or `20 Nov 14:21` if that is not the day of `now`. */
 export function clock(time, now) {
   if (epoch(time) === null) return "–";
   return onDay(part({ hour: "2-digit", minute: "2-digit" }, epoch(time)), time, now);
 }
 
-/** `14:21:07`, or with its day where that is not the day of `now`. */
+/** `14:21:07`, or with its day if that is not the day of `now`. */
 export function seconds(time, now) {
   if (epoch(time) === null) return "–";
   return onDay(part({ hour: "2-digit", minute: "2-digit", second: "2-digit" }, epoch(time)), time, now);

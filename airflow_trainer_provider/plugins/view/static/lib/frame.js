@@ -13,7 +13,7 @@ function outer() {
   }
 }
 
-/** An address that may be a link: http and https only, whatever the text says. */
+/** The address if it may be used as a link: http and https only. */
 export function safeHref(text) {
   try {
     const url = new URL(text);
@@ -34,7 +34,7 @@ function openOutside(event, href) {
   link.remove();
 }
 
-/** A link to a tool outside Airflow, in a new tab; plain text where the address is not one. */
+/** A link to a tool outside Airflow, in a new tab; plain text if the address may not be a link. */
 export function outsideLink(name, address) {
   const href = safeHref(address);
   if (!href) return h("span", { class: "muted" }, name);
@@ -56,7 +56,7 @@ export function airflowLink(className, path, ...children) {
   return h("a", { class: className, href, onclick: (event) => goInside(event, href) }, ...children);
 }
 
-/** Give Airflow's address the query of this page's, where it holds this page's path: a reload then shows the same. */
+/** Copy this page's query to Airflow's address, if that has this page's path: a reload then shows the same. */
 export function shareQuery() {
   const parent = outer();
   if (!parent || !parent.location.pathname.endsWith(location.pathname)) return;
@@ -68,7 +68,7 @@ async function write(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Airflow's frame, or a page without TLS, may have no clipboard: the old way works there.
+    // Airflow's frame, or a page without TLS, may have no clipboard API: the older command works there.
     const area = document.body.appendChild(h("textarea", { class: "sr", "aria-hidden": "true" }));
     area.value = text;
     area.select();
@@ -78,7 +78,7 @@ async function write(text) {
   }
 }
 
-/** What copies text; its label says that it did. */
+/** A handler that copies text, and announces the result. */
 export function copy(text, announce) {
   return async () => announce((await write(text)) ? "Copied." : "The browser does not allow copying.");
 }

@@ -3,7 +3,7 @@
 import { h, icon } from "./dom.js";
 import { copy } from "./frame.js";
 
-/** A section's head: its name, and what stands beside it. */
+/** A section's head: its name, and further content in the same row. */
 export const head = (title, ...beside) => h("div", { class: "head" }, h("h2", {}, title), beside);
 
 export const grow = () => h("span", { class: "grow" });

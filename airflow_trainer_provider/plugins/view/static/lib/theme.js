@@ -9,7 +9,7 @@ const TOKENS = {
   "--st-cancelled": "removed-solid",
 };
 
-/** The root element of Airflow's page, or null where this page stands alone. */
+/** The root element of Airflow's page; null if this page is not in Airflow's frame. */
 function airflowRoot() {
   try {
     return window.parent === window ? null : window.parent.document.documentElement;

@@ -1,4 +1,4 @@
-// How many replicas did not run, over time: of 200 lanes in one strip, the incidents are what is left to see.
+// How many replicas did not run, over time: one strip that shows the incidents of e.g. 200 replicas.
 
 import { h, s } from "../lib/dom.js";
 import { number } from "../lib/format.js";

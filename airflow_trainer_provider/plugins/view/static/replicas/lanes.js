@@ -47,7 +47,7 @@ function lane(row, { from, to }) {
     events.map((event) => h("span", { class: `event fg-${eventOf(event)[1]}`, style: { left: `${Math.min(99, at(event.at))}%` }, title: `${seconds(event.at)} ${event.text}` }, icon(eventOf(event)[0]))));
 }
 
-/** The names of what the lanes show, each only if it occurs. */
+/** The legend of the lanes, with only the states and events that occur. */
 export function laneLegend(rows, { from, to }) {
   const states = new Set(rows.flatMap((row) => row.segments.filter(([, , end]) => (end ?? to) >= from).map(([state]) => state)));
   const events = new Map(rows.flatMap((row) => (row.events || []).filter((event) => event.at >= from && event.at <= to)).map((event) => [eventOf(event)[2], eventOf(event)]));

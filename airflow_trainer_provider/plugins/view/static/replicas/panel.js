@@ -10,7 +10,7 @@ import { strip } from "./strip.js";
 const FEW = 20, SLOWEST = 10, END = 120;
 const ORDER = ["failed", "queued", "starting", "restarting", "stuck", "suspended", "running", "succeeded", "stopped", "cancelled"];
 
-/** The time that the lanes cover; of a failed job first the end, in which cause and consequence are visible. */
+/** The time range of the lanes; for a failed job initially its end, which shows cause and consequence. */
 function period(app, rows) {
   const { view } = app;
   const times = rows.flatMap((row) => row.segments.flatMap(([, from, to]) => [from, to])).filter(Number.isFinite);
@@ -115,7 +115,7 @@ function many(app, rows) {
     rest > 0 ? h("p", { class: "show-more" }, h("button", { type: "button", class: "button tiny", onclick: () => app.show({ shown: app.ui.shown + STEP.lanes }) }, `Show ${Math.min(STEP.lanes, rest)} more of ${number(list.length)}`)) : null);
 }
 
-/** The replicas: a lane each, or what deviates and a strip of all. Null where none is known. */
+/** The replicas: a lane for each, or lanes of those that deviate and a strip of all. Null if none is known. */
 export function replicas(app) {
   if (!app.replicas || !app.replicas.rows || !app.replicas.rows.length) return null;
   const rows = withEnds(app.replicas.rows);

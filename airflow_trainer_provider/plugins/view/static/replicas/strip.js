@@ -1,4 +1,4 @@
-// One cell for each replica, coloured by state, step time or memory: any one is found, and what deviates is seen.
+// One cell for each replica, coloured by state, step time or memory, to find a replica and to see deviations.
 
 import { h } from "../lib/dom.js";
 import { bytes, number } from "../lib/format.js";
@@ -66,10 +66,10 @@ function arrows(app, width) {
   };
 }
 
-/** All replicas as cells, 50 a row, or 20 where it is narrow. */
+/** All replicas as cells: 50 in a row, or 20 in a narrow frame. */
 export function strip(app, rows) {
   const width = app.narrow() ? 20 : 50;
-  // The keyboard's stop is always a cell that is there.
+  // The cell that the keyboard reaches always exists.
   app.ui.cell = Math.min(app.ui.cell, rows.length - 1);
   const { of, legend } = colouring(app, rows);
   const lines = Array.from({ length: Math.ceil(rows.length / width) }, (_, index) => index * width);

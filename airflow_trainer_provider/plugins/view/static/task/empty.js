@@ -1,4 +1,4 @@
-// What the tab shows where there is no job to show: one sentence, and the way on.
+// The tab without a job: one sentence, and the next step.
 
 import { h } from "../lib/dom.js";
 import { tries } from "./header.js";
@@ -19,9 +19,9 @@ function skeleton() {
     h("div", { class: "stats" }, [1, 2, 3, 4].map(() => block("stat-size"))), h("div", { class: "columns" }, block("chart-size"), block("chart-size")));
 }
 
-/** The page without a job; null where there is one. */
+/** The page without a job; null if there is a job. */
 export function empty(app) {
-  // Without the right to read, what was read before is not shown on.
+  // Without the right to read, data from earlier responses is no longer shown.
   if (app.isDenied() || !app.view) return app.refused ? page(refusal(app)) : skeleton();
   if (app.view.is_training === false) return page(box("Not a training task", app.view.summary, app.view.detail));
   const { phase } = app.view.status || {};

@@ -1,4 +1,4 @@
-// On what the job runs, with what, and at what cost.
+// The facts about a job: its resources, its image, its tools and its cost.
 
 import { h } from "../lib/dom.js";
 import { bytes, clock, count, number, step } from "../lib/format.js";
@@ -64,7 +64,7 @@ function state(app) {
     last ? checkpoint(app, "Checkpoint", last) : fact("Checkpoint", h("span", { class: "muted" }, "none yet")));
 }
 
-/** The facts: beside the chart, or side by side where there is none. */
+/** The facts: beside the chart, or side by side if there is no chart. */
 export function facts(app, flat = false) {
   const about = app.view.facts;
   if (!about) return h("aside", { class: flat ? "facts flat" : "facts side", "data-key": "facts", "aria-label": "Facts" }, head("Facts"), h("section", {}, job(app)));

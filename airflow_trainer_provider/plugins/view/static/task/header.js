@@ -1,4 +1,4 @@
-// What the job is doing and why; whether that is current; which try is shown; and what a reader can do.
+// The job's state and its reason, whether they are current, the shown try, and the reader's actions.
 
 import { h, hidden, icon } from "../lib/dom.js";
 import { seconds } from "../lib/format.js";
@@ -12,7 +12,7 @@ const ACTIONS = {
   stop: { text: "Stop", busy: "Stopping …", symbol: "square", style: "" },
 };
 
-/** Whether an action has a meaning in this phase, even if it is not allowed. */
+/** Whether an action makes sense in this phase, even if it is not allowed. */
 function applies(name, phase) {
   if (hasEnded(phase)) return false;
   if (name === "stop") return true;
@@ -43,7 +43,7 @@ function freshness(app) {
   return h("span", { class: "live", title: `Updated ${seconds(app.view.as_of)}` }, h("i", { class: "dot" }), "Live");
 }
 
-/** Which try is shown, where there are several. */
+/** The selection of the shown try, if there are several. */
 export function tries(app) {
   const all = app.view.tries || [];
   if (all.length < 2) return null;
@@ -52,7 +52,7 @@ export function tries(app) {
   return segments("Try of the task", options, app.choices.try || newest, (id) => app.choose("try", id === newest ? "" : id));
 }
 
-/** Above everything: why the page does not show the present. */
+/** The notice at the top: why the page does not show the current state. */
 export function outdated(app) {
   if (!app.unreachable()) return null;
   const { stale, as_of: asOf } = app.view;

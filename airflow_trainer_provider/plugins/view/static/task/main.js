@@ -15,7 +15,7 @@ const NARROW = 620, OLD = 30;
 /** States of a task instance after which nothing changes. */
 const OVER = ["success", "failed", "skipped", "removed", "upstream_failed"];
 
-/** The task instance that the address names. Airflow leaves the placeholder where a task is not mapped. */
+/** The task instance in the address. For a task that is not mapped, Airflow does not replace the placeholder. */
 function taskOfAddress() {
   const query = readQuery();
   const index = query.get("map_index");
@@ -35,7 +35,7 @@ class App extends LivePage {
     this.moveCursor = this.moveCursor.bind(this);
   }
 
-  /** Drop what another try has answered, and what was kept of this one: its time did not go on meanwhile. */
+  /** Drop the data of another try, and cached responses for this one, whose time has not advanced meanwhile. */
   forget() {
     this.client.forget();
     Object.assign(this, { view: null, raw: null, replicas: null, series: new Map(), seriesError: null, refused: null, pending: null, problem: null, answered: null });
@@ -91,7 +91,7 @@ class App extends LivePage {
     return this.root.clientWidth <= NARROW;
   }
 
-  // What the reader does
+  // Actions of the reader
 
   choose(name, value) {
     this.choices[name] = value;
@@ -114,7 +114,7 @@ class App extends LivePage {
     if (shown) morph(shown, overlay);
   }
 
-  /** Send an action for the job that the reader was asked about. */
+  /** Send an action for the job that the confirmation has named. */
   async act(name, uid) {
     this.pending = name;
     this.problem = null;
@@ -164,7 +164,7 @@ class App extends LivePage {
     }
   }
 
-  /** A new task view: a change of state is announced once, and ends what an action waited for. */
+  /** A new task view: a change of state is announced once, and completes a pending action. */
   take(answer) {
     const view = this.dated(answer);
     const before = this.view && this.view.status ? this.view.status.phase : null;
@@ -176,7 +176,7 @@ class App extends LivePage {
     Object.assign(this, { view, failures: 0, refused: null, answered: performance.now() });
   }
 
-  /** An answer that has not changed is as good as new: its time goes on. */
+  /** An unchanged response is still current, so its time advances. */
   dated(answer) {
     if (answer !== this.raw) Object.assign(this, { raw: answer, rawAt: performance.now() });
     if (answer.stale || !answer.as_of || (answer.status && hasEnded(answer.status.phase))) return answer;
@@ -195,7 +195,7 @@ class App extends LivePage {
     this.measure();
   }
 
-  /** The chart takes the room that its column has. */
+  /** The chart uses the width of its column. */
   measure() {
     const chart = document.getElementById("chart");
     if (!chart) return;

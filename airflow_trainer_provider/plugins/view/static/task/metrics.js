@@ -1,4 +1,4 @@
-// Does it learn, and better than the last time: the metrics, one of them as a chart.
+// The metrics, one of them as a chart: whether the training learns, and better than the last run.
 
 import { h } from "../lib/dom.js";
 import { change, count, metric, runLabel, seconds, step } from "../lib/format.js";

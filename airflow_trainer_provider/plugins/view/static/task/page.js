@@ -14,13 +14,13 @@ import { progress } from "./progress.js";
 import { durations, resultJson, resultNumbers } from "./result.js";
 import { waiting } from "./waiting.js";
 
-/** The facts stand beside what belongs to them; where it is narrow they come last. */
+/** The facts are beside the section that they belong to; in a narrow frame they come last. */
 const columns = (main, side, wide = null) =>
   h("div", { class: "columns", "data-key": "columns" }, h("div", { class: "main-column" }, main), side, wide ? h("div", { class: "wide" }, wide) : null);
 
 const hasMetrics = (app) => (app.view.metrics || []).length > 0;
 
-/** Whether there is a curve to draw. A metric that only the result has is a number above. */
+/** Whether there is a curve to draw. A metric that only the result has is shown as a number above. */
 const hasCurve = (app) => (app.view.metrics || []).some((each) => each.spark.length > 0);
 
 function whileWaiting(app) {
@@ -33,7 +33,7 @@ function afterFailure(app) {
   return app.view.failure ? [failure(app), replicas(app), rest] : [progress(app.view), replicas(app), rest];
 }
 
-/** An earlier try, of which Airflow keeps its own record and the log. */
+/** An earlier try, of which Airflow keeps only its own record and the log. */
 function withoutJob(app) {
   return [progress(app.view), h("div", {}, airflowLink("button", app.logPath(), "Log"))];
 }
@@ -52,7 +52,7 @@ function whileRunning(app) {
   return [hang(app), progress(app.view), columns(beside, facts(app), hasMetrics(app) ? rows : null)];
 }
 
-/** Whether a job that its queue has let in waits for nodes. */
+/** Whether a job that its queue has admitted waits for nodes. */
 const noNodeFits = ({ status, wait }) => status.phase === "starting" && Boolean(wait && wait.nodes);
 
 function sections(app) {

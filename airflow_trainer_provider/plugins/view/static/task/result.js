@@ -1,4 +1,4 @@
-// What the training was worth: its result against the best so far, and where the time went.
+// The result of the training, compared with the best so far, and how the time was spent.
 
 import { h } from "../lib/dom.js";
 import { change, duration, metric, number, share } from "../lib/format.js";
@@ -15,7 +15,7 @@ function compared(name, { versus, better }) {
   return h("span", {}, h("span", { class: good ? "better" : "worse" }, `${change(found.change)} (${good ? "better" : "worse"})`), ` than ${metric(found.champion)}`);
 }
 
-/** The metrics of the result, each against the champion's. */
+/** The metrics of the result, each compared with the champion's. */
 export function resultNumbers(app) {
   const { result } = app.view;
   const names = Object.keys((result && result.metrics) || {});
@@ -34,7 +34,7 @@ function goodput(found) {
     h("span", { class: "muted" }, `: ${number(found.gpu_hours_useful, 1)} of ${number(found.gpu_hours_held, 1)} GPU hours went into steps that count`));
 }
 
-/** Where the time went. */
+/** How the time was spent. */
 export function durations(app) {
   const parts = summed(app.view.durations || []);
   if (!parts.length) return null;

@@ -32,7 +32,7 @@ function nodes(found) {
     h("tbody", {}, found.rows.map((row) => h("tr", {}, h("td", { title: row.why }, row.say || row.why), h("td", { class: "num" }, number(row.count))))));
 }
 
-/** The original text: one click away, or all there is. */
+/** The original message: folded, or open if it is the only information. */
 function message(reason, text, kind, known) {
   if (!reason && !text) return known ? null : h("p", { class: "muted" }, "The cluster has given no reason yet.");
   const full = h("p", { class: "mono anywhere" }, [reason, text].filter(Boolean).join(": "));
@@ -40,7 +40,7 @@ function message(reason, text, kind, known) {
   return h("details", {}, h("summary", {}, kind === "queue" ? "Message from the queue" : "Message from the scheduler"), full);
 }
 
-/** How many replicas have no node, where the scheduler's reason is known but not a shortage of one resource. */
+/** How many replicas have no node, if the scheduler's reason is known but is not the shortage of one resource. */
 function room(app, wait) {
   if (!wait.nodes) return big("Unknown");
   const waiting = app.replicas ? (app.replicas.rows || []).filter((row) => row.state === "queued").length : 0;
@@ -80,7 +80,7 @@ function estimate(app, wait) {
     wait.gives_up_at ? notice("warn", "clock", `The job fails at ${clock(wait.gives_up_at, asOf)} (in ${duration(epoch(wait.gives_up_at) - epoch(asOf))}) if not all replicas have started`, wait.gives_up_setting ? [": ", h("code", {}, wait.gives_up_setting)] : null, ".") : null);
 }
 
-/** How many jobs are before and behind this one. Their names are not for each viewer. */
+/** How many jobs are before and behind this one, without their names, which not every viewer may see. */
 function place(wait) {
   const ahead = wait.position - 1;
   const before = ahead ? `${number(ahead)} ${ahead === 1 ? "job is" : "jobs are"} ahead of this one` : "This job is the next one";
@@ -94,7 +94,7 @@ function queue(wait) {
   return h("div", {}, h("h3", {}, title), place(wait), shared);
 }
 
-/** The wait: with what the API knows about it, which without a queue is little. */
+/** The section on the wait, with the API's data; without a queue there is little. */
 export function waiting(app) {
   const wait = app.view.wait || {};
   return h("section", { class: "waiting", "data-key": "waiting" }, missing(app, wait), estimate(app, wait), queue(wait));

@@ -1,4 +1,4 @@
-// Why no step finishes: where the ranks stand.
+// Why no step finishes: where each rank is blocked.
 
 import { h } from "../lib/dom.js";
 import { clock, duration, epoch, number, seconds } from "../lib/format.js";

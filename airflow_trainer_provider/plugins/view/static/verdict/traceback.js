@@ -43,7 +43,7 @@ function library(app, { frames }, index) {
   return h("button", { type: "button", "data-key": `fold-${index}`, "aria-expanded": "false", onclick: open }, `  Show ${frames.length} ${frames.length === 1 ? "frame" : "frames"} in ${name}`);
 }
 
-/** The traceback; of one with library frames only, none is folded. */
+/** The traceback; if it has only library frames, none is folded. */
 export function fold(app, lines) {
   const all = parts(lines);
   const own = all.filter((part) => part.file && !part.library);
