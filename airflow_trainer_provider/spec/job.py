@@ -283,7 +283,7 @@ class TrainJobSpec(SpecModel):
 
     @property
     def queue_name(self) -> str | None:
-        """The LocalQueue that admits the job; None for none."""
+        """The LocalQueue that admits the job; None if there is none."""
         return self.scheduling.queue_name if self.scheduling else None
 
     @property
