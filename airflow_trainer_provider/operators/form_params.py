@@ -29,7 +29,6 @@ _SECTIONS = {
 }
 _OTHER = "Other"
 _NUMBERS = frozenset({"integer", "number"})
-_TITLES = {"cpu": "CPUs", "gpu": "GPUs"}
 
 
 def presets_param(known: Sequence[Preset], selected: Sequence[str]) -> Param:
