@@ -381,6 +381,8 @@ def shown(folder):
     return shown
 
 
+# In debug mode the test itself keeps the loop: it makes and compares 300,000 lines.
+@pytest.mark.loop_errors
 async def test_all_lines_are_shown_without_a_number_of_last_ones(folder, shown):
     _write(folder, b"".join(b"%d\n" % number for number in range(300_000)))
 
