@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 from tools.airflow_runner import __main__ as commands
 from tools.airflow_runner import instance as module
-from tools.airflow_runner import processes
+from tools.airflow_runner import ports, processes
 from tools.airflow_runner.api import AirflowApiError, wait_until
 from tools.airflow_runner.instance import HEALTHY_PARTS, is_healthy
 from tools.airflow_runner.settings import MARKER
@@ -127,3 +128,24 @@ def test_airflow_stays_for_a_quarter_of_an_hour_after_a_demo(monkeypatch, capsys
 
     assert (commands.demo(), asked) == (1, [900])
     assert "stays up for 15 minutes" in capsys.readouterr().out
+
+
+@pytest.fixture
+def taken():
+    """A port on which a server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_port_is_chosen_on_which_no_server_listens(monkeypatch, taken):
+    free = ports.free_port()
+    monkeypatch.setattr(ports, "_PORTS", (taken, free))
+
+    assert {ports.free_port() for _ in range(20)} == {free}
+
+
+def test_that_all_ports_are_taken_is_an_error(monkeypatch, taken):
+    monkeypatch.setattr(ports, "_PORTS", range(taken, taken + 1))
+
+    with pytest.raises(OSError, match=f"100 ports between {taken} and {taken + 1} are all taken"):
+        ports.free_port()

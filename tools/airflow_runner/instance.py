@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from sqlalchemy import Row, create_engine, text
 from tools.airflow_runner.api import RUN_TIMEOUT, TIMEOUT, AirflowApi, wait_until
 from tools.airflow_runner.code import code_digest
 from tools.airflow_runner.databases import chosen_database
+from tools.airflow_runner.ports import free_port
 from tools.airflow_runner.record import Record, end_recorded
 from tools.airflow_runner.settings import (
     API_SERVER_LOCK_SECONDS,
@@ -73,7 +73,7 @@ class AirflowInstance(AirflowApi):
         env_of: Mapping[str, Mapping[str, str]] | None = None,
         path: str = "",
     ) -> None:
-        port = _free_port()
+        port = free_port()
         super().__init__(f"http://127.0.0.1:{port}{path}")
         self.home = home.absolute()
         self.marker = secrets.token_hex(16)
@@ -284,9 +284,3 @@ def is_healthy(url: str) -> bool:
 
 def _all_healthy(health: Mapping[str, str | None]) -> bool:
     return all(health.get(part) == "healthy" for part in HEALTHY_PARTS)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -6,7 +6,6 @@ import contextlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import sqlalchemy
 
 from tools.airflow_runner.databases.template import cache_folder, migrate
+from tools.airflow_runner.ports import free_port
 
 #: PostgreSQL does not run as root.
 _USER = "postgres"
@@ -43,7 +43,7 @@ class Postgresql:
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.gettempdir()) / f"airflow-postgresql-{name}"
-        self.port = _free_port()
+        self.port = free_port()
         self._data = self.folder / "data"
 
     def prepare(self, env: Mapping[str, str], like: Postgresql | None = None) -> None:
@@ -181,9 +181,3 @@ def _make(home: Path, template: Path) -> None:
 
 def _end_of(log: Path) -> str:
     return log.read_text(errors="replace")[-2000:] if log.exists() else "it wrote no log"
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
