@@ -138,14 +138,39 @@ async def test_a_reader_takes_over(kubeconfig, namespace):
     assert got == numbered(1000)
 
 
+#: Fails in its first two runs.
+CRASHING = (
+    "echo x >> /state/runs; run=$(wc -l < /state/runs); i=0; "
+    "while [ $i -lt 100 ]; do echo run $run line $i; i=$((i+1)); done; {}; [ $run -ge 3 ]"
+)
+
+
+def lines_of_runs(*runs):
+    return [f"run {run} line {i}" for run in runs for i in range(100)]
+
+
 async def test_a_container_that_is_started_again(kubeconfig, namespace):
-    script = (
-        "echo x >> /state/runs; run=$(wc -l < /state/runs); i=0; "
-        "while [ $i -lt 100 ]; do echo run $run line $i; i=$((i+1)); done; [ $run -ge 3 ]"
-    )
+    script = CRASHING.format("sleep 5")
     async with job(kubeconfig, namespace, pod("crashing", script, restart="OnFailure")) as running:
         got = await with_timeout(running.lines(), 360)
-    assert [text for _, text in got] == [f"run {run} line {i}" for run in (1, 2, 3) for i in range(100)]
+    assert [text for _, text in got] == lines_of_runs(1, 2, 3)
+
+
+async def test_while_a_container_waits_to_be_started_again_the_run_before_its_last_one_is_named_as_lost(
+    kubeconfig, namespace
+):
+    crashing = pod("crashing", CRASHING.format("true"), restart="OnFailure")
+    async with job(kubeconfig, namespace, crashing) as running:
+        while not any(map(_waits_after_two_runs, running.pods.objects.values())):
+            await with_timeout(running.pods.changed(), 60)
+        got = [text for _, text in await with_timeout(running.lines(), 360)]
+    assert got[0].endswith("lines of its run 1 are lost, as the kubelet gives no log of them")
+    assert got[1:] == lines_of_runs(2, 3)
+
+
+def _waits_after_two_runs(pod):
+    (status,) = pod.get("status", {}).get("containerStatuses") or [{}]
+    return status.get("restartCount") == 1 and "waiting" in status["state"]
 
 
 async def test_init_containers_sidecars_and_several_writers(kubeconfig, namespace):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_trainer_provider.cluster.logs import read_deadline
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, split_time
@@ -48,6 +48,19 @@ _NO_LOG = re.compile(rb"unable to retrieve container logs|failed to (try resolvi
 _OVERLAP = 5
 
 
+class Runs(NamedTuple):
+    """The runs of a container.
+
+    :param started: how often it was started.
+    :param kept: of how many of the last runs the kubelet gives the log.
+    :param is_running: whether it runs now.
+    """
+
+    started: int
+    kept: int
+    is_running: bool
+
+
 class Pod:
     """A pod as it was last seen. The readers of its containers share it.
 
@@ -80,15 +93,19 @@ class Pod:
         return self.gone or (self.manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def update(self, manifest: Manifest, *, gone: bool = False) -> None:
-        """Store the current version of the pod, and wake all waiters if it differs.
+        """Store a version of the pod, and wake all waiters if it differs from the stored one.
 
         A reader whose log fails reads the pod again: without a change this must not wake the readers that wait for one.
+        A watch that lags behind such a reader must not take back what the reader knows, such as that a container ran.
 
         :param gone: whether it has been deleted.
         """
-        if (manifest["metadata"]["resourceVersion"], gone or self.gone) == (self.version, self.gone):
+        gone = gone or self.gone
+        if _is_older(manifest, self.manifest):
+            manifest = self.manifest
+        if (manifest["metadata"]["resourceVersion"], gone) == (self.version, self.gone):
             return
-        self.manifest, self.gone = manifest, gone or self.gone
+        self.manifest, self.gone = manifest, gone
         self.wake()
 
     def miss(self) -> None:
@@ -102,17 +119,27 @@ class Pod:
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
-    def runs(self, container: str) -> tuple[int, bool]:
-        """How often a container was started, and whether it runs now."""
-        status = self._status(container)
-        restarts = int(status.get("restartCount") or 0)
-        running = (status.get("state") or {}).get("running") is not None
-        started = running or _has_ended(status)
-        return (restarts + 1 if started else restarts), running
+    def runs(self, container: str) -> Runs:
+        """The runs of a container.
 
-    def started_at(self, container: str, *, previous: bool) -> str:
-        """When a container's last run was started, or the run before it; RFC 3339, empty where it is not known."""
-        state = self._status(container).get("lastState" if previous else "state") or {}
+        While it waits to be started again, the kubelet gives the log of the last run, also when it is asked for the log
+        of the run before (``validateContainerLogStatus`` in ``pkg/kubelet/kubelet_pods.go``).
+        """
+        status = self._status(container)
+        state, restarts = status.get("state") or {}, int(status.get("restartCount") or 0)
+        is_running = state.get("running") is not None
+        is_waiting = not is_running and not _has_ended(state)
+        has_started = not is_waiting or _has_ended(status.get("lastState") or {})
+        return Runs(restarts + 1 if has_started else restarts, 1 if is_waiting else 2, is_running)
+
+    def started_at(self, container: str, run: int) -> str:
+        """When a container's last run was started, or the run before it; RFC 3339, empty where it is not known.
+
+        :param run: its number, from 1 on.
+        """
+        runs = self.runs(container)
+        is_state = run == runs.started and runs.kept > 1
+        state = self._status(container).get("state" if is_state else "lastState") or {}
         return str(next((each.get("startedAt") or "" for each in state.values()), ""))
 
     def _status(self, container: str) -> Mapping[str, Any]:
@@ -160,6 +187,8 @@ class ContainerLog:
         self._read_runs = 0
         # Whether that number is known: an earlier reader may have read more runs.
         self._knows_runs = deduplicator.since() is None
+        # The time of the last line that was read as a line of the run before the last one.
+        self._previous_until: int | None = None
         # When a connection last read the log to its end; None after new lines.
         self._whole_at: float | None = None
         self._backoff = client.backoff(BACKOFF_FIRST, BACKOFF_MOST)
@@ -180,8 +209,8 @@ class ContainerLog:
         """Read until no more lines can follow."""
         while True:
             changed = self._pod.changed
-            runs, running = self._pod.runs(self._container)
-            step = next_step(self._known(runs))
+            runs = self._pod.runs(self._container)
+            step = next_step(self._known(runs.started))
             if step is Step.STOP:
                 return
             if step is Step.GIVE_UP:
@@ -191,9 +220,9 @@ class ContainerLog:
                 await changed.wait()
                 continue
             try:
-                await (self._look() if step is Step.LOOK else self._read_run(runs, running, changed))
+                await (self._look() if step is Step.LOOK else self._read_run(runs, changed))
             except (ApiError, BackendUnavailable) as error:
-                if not await self._recover(error, runs, changed):
+                if not await self._recover(error, runs.started, changed):
                     return
 
     def _known(self, runs: int) -> Known:
@@ -211,23 +240,22 @@ class ContainerLog:
         }
         return reduce(or_, (fact for fact, holds in facts.items() if holds), Known(0))
 
-    async def _read_run(self, runs: int, running: bool, changed: asyncio.Event) -> None:
-        """Read the first run that has not been read, out of the two runs whose logs Kubernetes keeps.
+    async def _read_run(self, runs: Runs, changed: asyncio.Event) -> None:
+        """Read the first run that has not been read, out of those whose logs the kubelet gives.
 
-        :param runs: how often the container was started.
-        :param running: whether it runs now.
+        :param runs: those of the container.
         :param changed: set when the pod changes.
         """
-        await self._skip_to(runs - 2)
-        previous = runs - 1 > self._read_runs
+        await self._skip_to(runs.started - runs.kept)
+        previous = runs.started - 1 > self._read_runs
         try:
-            has_ended = await self._read_with_permit(runs, previous=previous, follow=running and not previous)
+            has_ended = await self._read_with_permit(runs, previous=previous, follow=runs.is_running and not previous)
         except _Overtaken:
             return
         if not has_ended:
             return
-        if previous or not running:
-            self._read_runs = runs - 1 if previous else runs
+        if previous or not runs.is_running:
+            self._read_runs = runs.started - 1 if previous else runs.started
             # Only that run's log is known to be complete, not the log of a later run.
             self._whole_at = None
         else:
@@ -260,7 +288,7 @@ class ContainerLog:
 
         :param why: the reason why it cannot be read.
         """
-        runs = self._pod.runs(self._container)[0]
+        runs = self._pod.runs(self._container).started
         # A pod may be deleted right after its container has ended, before its log can be requested once more.
         until = self._pod.missing_since or time.monotonic()
         whole = self._whole_at is not None and until - self._whole_at < _GOOD
@@ -288,22 +316,24 @@ class ContainerLog:
         if not self._knows_runs:
             which = f"{which} that were not shown before" if self._may_have_missed(run) else ""
         if which:
-            await self._say(f"{self} was started again; lines of its {which} are lost, as Kubernetes keeps two logs")
+            await self._say_lost(which)
         self._read_runs = run
         self._knows_runs = True
+
+    async def _say_lost(self, which: str) -> None:
+        await self._say(f"{self} was started again; lines of its {which} are lost, as the kubelet gives no log of them")
 
     def _may_have_missed(self, run: int) -> bool:
         """Whether an earlier reader stopped before the first run whose log still exists.
 
         :param run: the run before that one.
         """
-        started_at = self._pod.started_at(self._container, previous=run + 2 == self._pod.runs(self._container)[0])
-        return (self._deduplicator.since() or "") <= started_at
+        return (self._deduplicator.since() or "") <= self._pod.started_at(self._container, run + 1)
 
-    async def _read_with_permit(self, runs: int, *, previous: bool, follow: bool) -> bool:
+    async def _read_with_permit(self, runs: Runs, *, previous: bool, follow: bool) -> bool:
         """Read until the log ends, or another reader wants the permit.
 
-        :param runs: how often the container was started.
+        :param runs: those of the container.
         :param previous: whether to read the run before the last one.
         :param follow: whether to wait for lines until the container ends. A followed log comes line by line, which
             costs the API server more.
@@ -316,8 +346,7 @@ class ContainerLog:
                 had_to_wait = await stack.enter_async_context(self._streams.permit(self._leave))
             if had_to_wait:
                 self.deadline.extend()
-                if self._pod.runs(self._container)[0] != runs:
-                    raise _Overtaken
+                self._check_runs(runs)
             # A separate task, so that it can be cancelled without cancelling the reader.
             self._reading = asyncio.create_task(self._read(runs, previous=previous, follow=follow))
             try:
@@ -343,10 +372,10 @@ class ContainerLog:
             self._reading.cancel()
         return not was_asked
 
-    async def _read(self, runs: int, *, previous: bool, follow: bool) -> None:
+    async def _read(self, runs: Runs, *, previous: bool, follow: bool) -> None:
         """Read the lines of one connection.
 
-        :param runs: how often the container was started.
+        :param runs: those of the container, as far as they were known.
         :param previous: whether to read the run before the last one.
         :param follow: whether to wait for lines until the container ends.
         """
@@ -371,12 +400,12 @@ class ContainerLog:
                         await self._pace.turn()
                     lines = [split_time(line) for line in block.split(b"\n")]
                     if is_first:
-                        await self._begin(runs, lines[0], since)
+                        await self._begin(runs, lines[0], since, previous=previous)
                         is_first = False
                     new = self._new_lines(lines, last, _reads(block, mask))
                     if new:
                         last = new[-1][0]
-                        await self._hand_on(new)
+                        await self._hand_on(new, previous=previous)
                     self.deadline.extend()
                     if self._is_leaving:
                         return
@@ -409,17 +438,20 @@ class ContainerLog:
                 new.append((last, read(text)))
         return new
 
-    async def _hand_on(self, lines: list[tuple[int, str]]) -> None:
+    async def _hand_on(self, lines: list[tuple[int, str]], *, previous: bool) -> None:
         self._whole_at = None
+        if previous:
+            self._previous_until = lines[-1][0]
         with self.deadline.paused():
             await self._emit(lines)
 
-    async def _begin(self, runs: int, first: tuple[int | None, bytes], since: str | None) -> None:
+    async def _begin(self, runs: Runs, first: tuple[int | None, bytes], since: str | None, *, previous: bool) -> None:
         """Process the first line of a connection.
 
-        :param runs: how often the container was started.
+        :param runs: those of the container, as far as they were known.
         :param first: the line, with its time.
         :param since: from which time on the log was requested; None for all of it.
+        :param previous: whether the log of the run before the last one was requested.
         :raises ApiError: the kubelet answered with status 200, and then found no log.
         :raises _Overtaken: the container has been started again, or another pod has the name.
         """
@@ -427,16 +459,38 @@ class ContainerLog:
         if at is None and (since is None or _NO_LOG.match(text)):
             raise ApiError(text.decode("utf-8", "replace"))
         await self._make_sure(runs)
+        if not previous:
+            await self._judge_previous(at)
 
-    async def _make_sure(self, runs: int) -> None:
+    async def _judge_previous(self, begin: int | None) -> None:
+        """Note that the run before was lost, where the log of the last run was read in its place.
+
+        The kubelet can know before the API server that the container waits to be started again.
+
+        :param begin: the time of the first line of the last run.
+        """
+        until, self._previous_until = self._previous_until, None
+        if until is not None and begin is not None and begin <= until:
+            await self._say_lost(f"run {self._read_runs}")
+
+    async def _make_sure(self, runs: Runs) -> None:
         """Check that the log that was opened is the requested one: the watch may lag behind.
 
-        :param runs: how often the container was started, as far as was known.
-        :raises _Overtaken: the container was started again, or another pod has the name.
+        :param runs: those of the container, as far as they were known.
+        :raises _Overtaken: they have changed, or another pod has the name.
         """
         # No container of a pod that has ended starts again.
-        is_its_own = self._pod.ended or await self._look()
-        if not is_its_own or self._pod.runs(self._container)[0] != runs:
+        if not self._pod.ended and not await self._look():
+            raise _Overtaken
+        self._check_runs(runs)
+
+    def _check_runs(self, runs: Runs) -> None:
+        """Check that the kubelet gives the same logs as before.
+
+        :param runs: those of the container before.
+        :raises _Overtaken: it does not.
+        """
+        if self._pod.runs(self._container)[:2] != runs[:2]:
             raise _Overtaken
 
     async def _look(self) -> bool:
@@ -485,13 +539,19 @@ class ContainerLog:
                 each.cancel()
 
 
-def _has_ended(status: Mapping[str, Any]) -> bool:
-    """Whether a container has ended at least once. An end without a container ID means that the start failed.
+def _is_older(manifest: Manifest, known: Manifest) -> bool:
+    """Whether a version of an object comes before another one.
 
-    :param status: the container's.
+    Versions of one resource are numbers that clients may compare (https://www.kubernetes.dev/resources/keps/5504). If
+    one of the two is not a number, the order is unknown, and the answer is no.
     """
-    states = (status.get("state") or {}, status.get("lastState") or {})
-    return any((state.get("terminated") or {}).get("containerID") for state in states)
+    versions = [str(each["metadata"]["resourceVersion"]) for each in (manifest, known)]
+    return all(map(str.isdecimal, versions)) and int(versions[0]) < int(versions[1])
+
+
+def _has_ended(state: Mapping[str, Any]) -> bool:
+    """Whether a container's state is the end of a run. An end without a container ID means that the start failed."""
+    return bool((state.get("terminated") or {}).get("containerID"))
 
 
 def _reads(block: bytes, mask: Mask) -> Callable[[bytes], str]:

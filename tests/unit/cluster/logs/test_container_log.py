@@ -141,3 +141,17 @@ def test_a_pod_wakes_its_readers_only_where_it_has_changed():
     changed = pod.changed
     pod.update(pod.manifest)
     assert (changed.is_set(), pod.gone) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"), [("2", False), ("9", False), ("10", True), ("11", True), ("100", True), ("other", True)]
+)
+def test_an_older_version_of_a_pod_is_not_taken(version, is_taken):
+    pod = running("p")
+    of = lambda version: {**pod.manifest, "metadata": {**pod.manifest["metadata"], "resourceVersion": version}}  # noqa: E731
+    pod.update(of("10"))
+    manifest = of(version)
+
+    pod.update(manifest, gone=True)
+
+    assert (pod.version == version, pod.gone) == (is_taken, True)

@@ -84,6 +84,8 @@ class Pod:
         self.containers = {container: [] for container in containers}
         self.phase = "Pending"
         self.there = True
+        #: Containers that wait to be started again, as the API server and as the kubelet knows it.
+        self.waiting, self.waiting_on_node = set(), set()
         self.env = []
         self.version = 0
         self.put()
@@ -125,10 +127,14 @@ class Pod:
         ended = {"terminated": {"containerID": f"c://{len(runs)}", **begins[-1]}}
         state = {"running": begins[-1]} if runs[-1].runs else ended
         last = {"terminated": {"containerID": f"c://{len(runs) - 1}", **begins[-2]}} if len(runs) > 1 else {}
+        if container in self.waiting:
+            state, last = {"waiting": {"reason": "CrashLoopBackOff"}}, ended
         return {"name": container, "restartCount": len(runs) - 1, "state": state, "lastState": last}
 
     def start(self, container="main", *, notify=True):
         self.phase = "Running"
+        self.waiting.discard(container)
+        self.waiting_on_node.discard(container)
         self.containers[container].append(Run(self.cluster.now))
         self.put(notify=notify)
         self.cluster.wake()
@@ -144,6 +150,12 @@ class Pod:
         self.phase = phase or self.phase
         self.put(notify=notify)
         self.cluster.wake()
+
+    def back_off(self, container="main", *, notify=True):
+        """Have a container that has ended wait to be started again."""
+        self.waiting_on_node.add(container)
+        self.waiting.add(container)
+        self.put(notify=notify)
 
     def delete(self):
         for runs in self.containers.values():
@@ -217,7 +229,7 @@ class Cluster:
         runs = found.containers[container]
         if len(runs) < (2 if previous else 1):
             raise ApiError(f"container {container} is waiting to start: ContainerCreating", status=400)
-        run = runs[-2 if previous else -1]
+        run = runs[-2 if previous and container not in found.waiting_on_node else -1]
         since = datetime.fromisoformat(since_time.replace("Z", "+00:00")).timestamp() * SECOND if since_time else 0
         sent = position = 0
         if tail_lines is not None:
@@ -692,6 +704,46 @@ async def test_a_pod_that_went_right_after_its_container_is_complete_however_lat
         assert await reader.all() == lines("one", "last")
 
 
+def run_briefly(pod, text, **options):
+    """Run the pod's container, which writes one line, to its end."""
+    pod.start(**options)
+    pod.write(text)
+    pod.end(**options)
+
+
+RUN_1_IS_LOST = (
+    "[worker-0] ... container main in pod worker-0 was started again; lines of its run 1 are lost, as the kubelet "
+    "gives no log of them"
+)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_of_a_container_that_waits_to_be_started_again_the_kubelet_gives_the_last_run_only(cluster, is_known):
+    pod = cluster.pod()
+    run_briefly(pod, "run 1", notify=False)
+    run_briefly(pod, "run 2")
+    # Where the watch lags, the reader believes that the log of run 1 is still there.
+    pod.back_off(notify=is_known)
+    async with Reader(cluster) as reader:
+        assert await reader.has(2) == [RUN_1_IS_LOST, *lines("run 2")]
+        run_briefly(pod, "run 3")
+        pod.end(phase="Succeeded")
+        assert (await reader.all())[2:] == lines("run 3")
+
+
+async def test_a_run_in_whose_place_the_kubelet_gives_the_next_one_is_named(cluster):
+    pod = cluster.pod()
+    run_briefly(pod, "run 1", notify=False)
+    run_briefly(pod, "run 2")
+    # The API server does not know it yet.
+    pod.waiting_on_node.add("main")
+    async with Reader(cluster) as reader:
+        await reader.has(2)
+        run_briefly(pod, "run 3")
+        pod.end(phase="Succeeded")
+        assert await reader.all() == [*lines("run 2"), RUN_1_IS_LOST, *lines("run 3")]
+
+
 async def test_runs_between_two_readers_are_named(cluster):
     pod = cluster.pod()
     pod.start()
@@ -1007,6 +1059,28 @@ async def test_an_older_version_of_a_pod_is_taken_once(cluster):
         changed = known.changed
         reader.logs._look(reader.ended)
         assert (known.version, changed.is_set()) == ("newer", False)
+
+
+async def test_a_watch_that_lags_at_the_jobs_end_takes_no_log_back(cluster, monkeypatch):
+    monkeypatch.setattr(container_log, "BACKOFF_FIRST", 0.05)
+    pod = cluster.pod()
+    async with Reader(cluster) as reader:
+        pod.put(notify=False)
+        scheduled = trimmed(pod.manifest())
+        pod.start(notify=False)
+        pod.write("one")
+        pod.end(phase="Succeeded", notify=False)
+        readable = cluster.log_blocks
+
+        async def refused(*_, **__):
+            # The reader knows more than the watch now reports.
+            cluster.store.put(scheduled)
+            cluster.log_blocks = readable
+            raise ApiError("refused", status=500)
+            yield
+
+        cluster.log_blocks = refused
+        assert await reader.all() == lines("one")
 
 
 async def test_containers_whose_logs_fail_do_not_make_each_other_look_again(cluster, monkeypatch):

@@ -16,7 +16,7 @@ _PROMPT = 10.0
 _TURN = 31.0
 #: How long an annotation may take for a reader's end to wait for it, in seconds.
 _SAVED = 5.0
-#: How many runs' logs Kubernetes keeps.
+#: How many runs' logs the kubelet gives, of a container that does not wait to be started again.
 _KEPT = 2
 
 
@@ -88,7 +88,8 @@ class Check:
     def _is_healthy(self, pod: Pod, container: str) -> bool:
         is_due = pod.ended_at is not None and pod.ended_at <= self._job.ended_at and self._was_there(pod)
         stays = pod.life.node == "healthy" and pod.life.deleted_after is None
-        return is_due and stays and len(pod.runs[container]) <= _KEPT
+        kept = 1 if pod.life.backs_off else _KEPT
+        return is_due and stays and len(pod.runs[container]) <= kept
 
     def _requests_are_bounded(self, pod: Pod, container: str) -> None:
         seconds = self._job.read_at - self._nodes.began

@@ -67,6 +67,8 @@ class Life:
     :param pending: how long it waits for its node, in seconds.
     :param node: how its node answers; one of :data:`NODES`, or ``healthy``.
     :param deleted_after: how long after its end it is deleted, in seconds; None for never.
+    :param backs_off: how long a container waits to be started again, in seconds. The kubelet gives the log of its last
+        run alone then.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Life:
     pending: float
     node: str
     deleted_after: float | None
+    backs_off: float
 
 
 class Pod:
@@ -87,6 +90,7 @@ class Pod:
         self.uid = f"uid-{life.name}-{len(nodes.pods)}"
         self.created = stamp(nodes.clock())
         self.runs: dict[str, list[Run]] = {container: [] for container in life.containers}
+        self.waiting: set[str] = set()
         self.phase = "Pending"
         self.version = 0
         self.ended_at: float | None = None
@@ -132,6 +136,8 @@ class Pod:
         last = {}
         if len(runs) > 1:
             last = {"terminated": {"containerID": f"c://{len(runs) - 1}", "startedAt": stamp(runs[-2].began)}}
+        if container in self.waiting:
+            state, last = {"waiting": {"reason": "CrashLoopBackOff"}}, state
         return {"name": container, "restartCount": len(runs) - 1, "state": state, "lastState": last}
 
     async def live(self) -> None:
@@ -165,6 +171,11 @@ class Pod:
             run.wake()
             self._put()
             await asyncio.sleep(_STEP)
+            if self.life.backs_off and number + 1 < len(self.life.containers[container]):
+                self.waiting.add(container)
+                self._put()
+                await asyncio.sleep(self.life.backs_off)
+                self.waiting.discard(container)
 
     def delete(self) -> None:
         """Remove it from the API server; its logs go with it."""
@@ -292,7 +303,7 @@ class Nodes:
         runs = pod.runs[container]
         if len(runs) < (2 if previous else 1):
             raise ApiError(f"container {container} is waiting to start: ContainerCreating", status=400)
-        run = runs[-2 if previous else -1]
+        run = runs[-2 if previous and container not in pod.waiting else -1]
         since = datetime.fromisoformat(since_time.replace("Z", "+00:00")).timestamp() * SECOND if since_time else 0
         position = 0
         while True:

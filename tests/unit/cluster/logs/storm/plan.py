@@ -196,6 +196,7 @@ class Plan:
             chance.choice((0, 0.25, 5, 20)),
             chance.choice(weather.nodes),
             chance.choice(weather.deleted),
+            chance.choice((0, 0, 0.25, 10)),
         )
 
     def _runs(self, count: int) -> list[list[float]]:
