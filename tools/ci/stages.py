@@ -1,7 +1,7 @@
 """The stages of the gate and of the whole run.
 
-The limits are about four times what a stage takes on two cores. What the machine lacks for a stage makes it fail; to
-leave a stage out it has to be named, in ``CI_WITHOUT``.
+The limits are about four times what a stage takes on two cores, and more for those that yield to the cluster. What the
+machine lacks for a stage makes it fail; to leave a stage out it has to be named, in ``CI_WITHOUT``.
 """
 
 from __future__ import annotations
@@ -127,12 +127,12 @@ def beside_cluster() -> list[Stage]:
     stages = [
         _make("heavy", 25, "test-heavy", tests=_LIGHT),
         _make("storms", 60, "test-storms", tests=("tests/unit/cluster/logs",), part=True),
-        _part("loops", 60, "test-loops", arguments),
-        _lowest(_part("lowest-unit", 25, "test-airflow-lowest", arguments)),
+        _part("loops", 90, "test-loops", arguments),
+        _lowest(_part("lowest-unit", 60, "test-airflow-lowest", arguments)),
     ]
     for version in _PYTHONS:
         path = _find_python(version)
-        stage = _part(f"python{version}", 25, "test-python", arguments, f"PYTHON={path}")
+        stage = _part(f"python{version}", 60, "test-python", arguments, f"PYTHON={path}")
         stages.append(_on(replace(stage, lacks="" if path else "it is not on this machine"), python=version))
     return [replace(stage, command=("nice", "-n", "15", *stage.command)) for stage in stages]
 

@@ -25,6 +25,8 @@ from tests.cluster.paths import HERE
 from tests.contract.conftest import Contract
 
 _TINY = "trainer.test/tiny:test"
+#: How soon a user has to know that a job of which pods are refused does not train.
+_REFUSED_SECONDS = 60
 #: What Pod Security asks of each container, as docs/how-to/kubernetes.md gives it.
 _CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _POD = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -146,12 +148,15 @@ async def _ended(contract: Contract, framework: str, job: JobPlan) -> tuple[str,
     backend = contract.backend
     backend.check(job)
     handle = await replace(contract, task=framework).submit(job)
+    begun = asyncio.get_running_loop().time()
     status = await contract.end(handle)
+    took = asyncio.get_running_loop().time() - begun
     if status.phase is JobPhase.SUCCEEDED:
         return framework, json.loads(await backend.result(handle))["world"]
     diagnosis = diagnose(handle.name, get_framework(framework), status, [])
     assert "use another backend" in (diagnosis.way_out or ""), (framework, diagnosis)
     assert diagnosis.retry_can_help == "no"
+    assert took < _REFUSED_SECONDS, (framework, contract.lines)
     assert contract.case.processes(handle) == 0
     found = re.search('container "([^"]+)" must set', diagnosis.message)
     return framework, found and found.group(1)

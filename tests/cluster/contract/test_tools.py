@@ -14,6 +14,7 @@ from airflow_trainer_provider.errors import SubmitError
 from airflow_trainer_provider.job.handle import JobHandle
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.objects.labels import COMPLETE, TOOL
+from airflow_trainer_provider.kinds.registry import BACKENDS
 from tests.cluster.shell import CommandFailed
 
 #: Each replica serves its name; what a tool of the job's is reached at has to be the first one's.
@@ -34,7 +35,7 @@ note("serves", me)
 wait_for("end")
 """
 _FIXED = 32111
-_TAKEN = 32112
+_TAKEN = range(32112, 32120)
 #: How soon a new Service forwards its port.
 _SECONDS = 60
 
@@ -101,13 +102,15 @@ def _answer(contract: Any, handle: JobHandle, url: str) -> str:
 async def test_a_port_of_the_nodes_that_is_taken_is_named_and_nothing_is_left(contract, monkeypatch):
     monkeypatch.setattr(create, "_PORT_SECONDS", 2)
     case = contract.case
-    port = {"port": 1, "nodePort": _TAKEN}
+    # The other backends have this test at the same moment.
+    taken = _TAKEN[sorted(BACKENDS).index(case.backend.name)]
+    port = {"port": 1, "nodePort": taken}
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other"}}
     where = f"--namespace={case.namespace}"
     case.access.kubectl.apply([{**other, "spec": {"type": "NodePort", "ports": [port]}}], where)
-    tools = {"web": {"port": 8000, "access": "node_port", "node_port": _TAKEN}}
+    tools = {"web": {"port": 8000, "access": "node_port", "node_port": taken}}
 
-    with pytest.raises(SubmitError, match=rf"has the port of the nodes.*{_TAKEN}.*Set another node_port") as caught:
+    with pytest.raises(SubmitError, match=rf"has the port of the nodes.*{taken}.*Set another node_port") as caught:
         await contract.submit(case.job(_SERVES, nodes=1, tools=tools))
 
     assert caught.value.retryable
