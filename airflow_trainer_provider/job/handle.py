@@ -22,7 +22,8 @@ class JobHandle(BaseModel):
     :param framework: its framework.
     :param leader: the replica that holds rank 0.
     :param owner: the try of the task that waits for it; only the owner may end it.
-    :param location: where the backend finds it, e.g. the root folder of the local backend.
+    :param location: where the backend finds it: kind, namespace and connection on a cluster, and the root folder of the
+        local backend.
     :param tools: the addresses of its tools: name -> address.
     :param expires: whether the cluster itself deletes the job some time after its end.
     """

@@ -122,7 +122,7 @@ class Endings:
 
     async def _end_beside_others(self, ending: Ending, cluster: str) -> None:
         if self._waiting_for[cluster] >= _MOST_WAITING:
-            log.error("Too many tasks of one cluster are over at once: the jobs of %s are not ended", ending)
+            log.error("Too many tasks of one cluster have ended at the same time: the jobs of %s are not ended", ending)
             return
         self._waiting_for[cluster] += 1
         try:

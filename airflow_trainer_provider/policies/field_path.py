@@ -127,7 +127,7 @@ def values_at(value: Any, path: FieldPath) -> Iterator[tuple[tuple[str | int, ..
 
 def _keys(value: Any, part: str) -> list[Any]:
     if isinstance(value, Mapping):
-        return [*value] if part == ANY else [part] if part in value else []
+        return [key for key in value if part in (ANY, key)]
     if isinstance(value, (list, tuple)):
         return [at for at in range(len(value)) if part in (ANY, str(at))]
     return []

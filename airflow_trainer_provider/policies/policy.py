@@ -326,5 +326,4 @@ def _is_allowed(value: Any, allowed: tuple[Any, ...]) -> bool:
 
 
 def _matches(value: Any, pattern: str) -> bool:
-    text = value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else None
-    return text is not None and re.fullmatch(pattern, text, re.ASCII) is not None
+    return isinstance(value, (str, int, float)) and re.fullmatch(pattern, str(value), re.ASCII) is not None

@@ -322,7 +322,9 @@ def _device_place(name: str) -> str | None:
 
 def _part_of(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """The path of the group or the override that contains a field; empty if the field is the job's."""
-    return place[: 4 if place[2:3] == ("overrides",) else 2] if place[0] == "replicas" else ()
+    if place[0] != "replicas":
+        return ()
+    return place[:4] if place[2:3] == ("overrides",) else place[:2]
 
 
 def template_way_out(level: str, name: str) -> str | None:

@@ -199,7 +199,8 @@ def _pair(found: re.Match[str], hide: Hide) -> str:
 def _random_pair(found: re.Match[str], hide: Hide) -> str:
     value = found["value"].rstrip(_TRAILING)
     quote = re.match(_MARK, value)
-    return _pair(found, hide) if looks_random(value[quote.end() : -quote.end()] if quote else value) else found[0]
+    bare = value[quote.end() : -quote.end()] if quote else value
+    return _pair(found, hide) if looks_random(bare) else found[0]
 
 
 def _tight_pair(found: re.Match[str], hide: Hide) -> str:

@@ -30,7 +30,7 @@ async def suspend(cluster: Cluster, job: JobObject) -> None:
     :param job: the job.
     :raises ManageError: Kueue has no Workload for the job.
     """
-    await _set_suspended(cluster, job, True)
+    await _set_suspended(cluster, job, suspended=True)
 
 
 async def resume(cluster: Cluster, job: JobObject) -> None:
@@ -42,7 +42,7 @@ async def resume(cluster: Cluster, job: JobObject) -> None:
     """
     # A controller counts a terminating pod from the previous run as failed.
     await wait_until_stopped(cluster, job)
-    await _set_suspended(cluster, job, False)
+    await _set_suspended(cluster, job, suspended=False)
 
 
 async def is_suspended(cluster: Cluster, job: JobObject) -> bool:
@@ -74,7 +74,7 @@ async def wait_until_stopped(cluster: Cluster, job: JobObject) -> None:
         raise ManageError(f"Training job {job.name} in namespace {job.namespace} has not stopped: {left}.")
 
 
-async def _set_suspended(cluster: Cluster, job: JobObject, suspended: bool) -> None:
+async def _set_suspended(cluster: Cluster, job: JobObject, *, suspended: bool) -> None:
     for resource, each in await _parts(cluster, job):
         if queued_by_kueue(each) and await cluster.serves(WORKLOADS):
             await _activate(cluster, each, not suspended)

@@ -208,15 +208,21 @@ def _wrong_counts(spec: TrainJobSpec, framework: Framework, counts: dict[str, in
     return problems
 
 
+def _size_field(spec: TrainJobSpec) -> str:
+    """The field that sets the job's size."""
+    if spec.elastic:
+        return "elastic"
+    return "num_workers" if spec.num_nodes is None else "num_nodes"
+
+
 def _wrong_size(spec: TrainJobSpec, framework: Framework, name: str, count: int) -> Iterator[Problem]:
     """The problem of a group whose number of replicas contradicts the job's size, or of settings for replicas that the
     job does not have.
     """
     group = spec.replicas.get(name)
     if group and group.replicas and group.replicas != count:
-        size = "elastic" if spec.elastic else "num_nodes" if spec.num_nodes is not None else "num_workers"
         allowed = str(count) if count else f"no value: a job of one node has a {framework.automatic} only"
-        fix = f"It contradicts {size}; drop one of the two."
+        fix = f"It contradicts {_size_field(spec)}; drop one of the two."
         yield Problem(f"replicas.{name}.replicas", group.replicas, allowed, fix)
     elif group and not count:
         allowed = f"no settings of {name}: a job of one node has a {framework.automatic} only"

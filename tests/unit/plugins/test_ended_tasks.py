@@ -497,7 +497,7 @@ def test_a_cluster_for_which_too_many_wait_takes_no_more_and_another_does(databa
     settled()
 
     assert sorted(stuck.begun) in ([0, 1, 2, 4], [0, 1, 3, 4], [0, 2, 3, 4], [1, 2, 3, 4])
-    assert caplog.text.count("Too many tasks of one cluster are over at once") == 1
+    assert caplog.text.count("Too many tasks of one cluster have ended at the same time") == 1
     database.fields("train")
     ended_tasks.on_task_instance_failed("running", _row("train"))
     settled()

@@ -182,7 +182,8 @@ def _starting_replicas(state: JobState) -> Sentence:
         return Sentence(f"{stuck['name']} cannot start: {stuck['reason']}.", text(stuck.get("message")))
     running = _running_replicas(state)
     late = [str(row["name"]) for row in state.replicas if not row.get("started_at")]
-    detail = f"{listed(late)} {'is' if len(late) == 1 else 'are'} starting." if late else _waited(state)
+    is_or_are = "is" if len(late) == 1 else "are"
+    detail = f"{listed(late)} {is_or_are} starting." if late else _waited(state)
     verb = "runs" if running == 1 else "run"
     return Sentence(f"Starting: {running} of {count(len(state.replicas), 'replica')} {verb}.", detail)
 
@@ -222,7 +223,9 @@ def _restarts(state: JobState) -> str | None:
         return None
     often = "Restarted once" if times == 1 else f"Restarted {times} times"
     lost = sum(whole(row.get("lost_steps")) or 0 for row in rows)
-    return f"{often}; {count(lost, 'step')} {'was' if lost == 1 else 'were'} repeated." if lost else f"{often}."
+    if not lost:
+        return f"{often}."
+    return f"{often}; {count(lost, 'step')} {'was' if lost == 1 else 'were'} repeated."
 
 
 def _restarting(state: JobState) -> Sentence:
