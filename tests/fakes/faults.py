@@ -34,6 +34,7 @@ class Rule:
     :param times: how many requests; None for all.
     :param carry_out: whether the request takes effect all the same, and only its answer is lost.
     :param before: called just before the request is carried out.
+    :param skip: how many requests pass before it applies.
     :param hits: how many it was applied to.
     :param reached: set once it has been applied.
     """
@@ -44,6 +45,7 @@ class Rule:
     times: int | None = None
     carry_out: bool = False
     before: Callable[[], Any] | None = None
+    skip: int = 0
     hits: int = 0
     reached: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -51,7 +53,10 @@ class Rule:
         """Whether the rule is about this request."""
         if self.times is not None and self.hits >= self.times:
             return False
-        return bool(re.fullmatch(self.method, request.method) and re.search(self.path, request.path))
+        if not (re.fullmatch(self.method, request.method) and re.search(self.path, request.path)):
+            return False
+        self.skip -= 1
+        return self.skip < 0
 
 
 class Faults:
@@ -98,9 +103,12 @@ class Faults:
 
         return self._rule(Rule(method, path, respond))
 
-    def before(self, method: str, path: str, act: Callable[[], Any], *, times: int | None = 1) -> Rule:
-        """Let something happen just before requests are carried out: what another client does at that moment."""
-        return self._rule(Rule(method, path, None, times, before=act))
+    def before(self, method: str, path: str, act: Callable[[], Any], *, times: int | None = 1, skip: int = 0) -> Rule:
+        """Let something happen just before requests are carried out: what another client does at that moment.
+
+        :param skip: how many requests pass before that.
+        """
+        return self._rule(Rule(method, path, None, times, before=act, skip=skip))
 
     def heal(self) -> None:
         """Forget all rules."""

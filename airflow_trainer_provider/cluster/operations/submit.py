@@ -81,7 +81,7 @@ class Submitter:
         kinds: Sequence[Kind] = (self._kind,)
         if self._identity.try_number > 1:
             kinds = await self._cluster.served(KINDS.values())
-        elif self._start == 1 and (job := await self._start_unseen()):
+        elif self._start == 1 and (job := await self._start_first()):
             return job, None
         adopted = await self._adopt_one(kinds)
         if adopted is None and await wait_for_pods(self._cluster, kinds, self._namespace, self._identity):
@@ -103,14 +103,17 @@ class Submitter:
                 return adopted
         return None
 
-    async def _start_unseen(self) -> JobObject | None:
-        """Start a first try's job, and check only once its main object exists whether the task already has a job.
+    async def _start_first(self) -> JobObject | None:
+        """Start the job of a first try whose task has no other job, and check again once its main object exists:
+        another submit may start a job at the same moment.
 
-        This saves a request. Parts that come after the main object, such as the Jobs of `native`, are created after the
-        check: where the task already has a job, none of them is ever created.
+        Parts that come after the main object, such as the Jobs of `native`, are created after the second check: where
+        the task already has a job, none of them is ever created.
 
-        :return: None where the task has a job: the new main object is deleted again.
+        :return: None where the task has another job: a main object that was created is deleted again.
         """
+        if not all(map(self._is_done_with, await self._jobs_of_kind())):
+            return None
         try:
             begun = await self._creator.begin(self._order.name_of(self._start))
             own, others = await self._look(begun.job)
@@ -313,6 +316,12 @@ class Submitter:
     async def _has_ended(self, job: JobObject) -> bool:
         return (await Snapshot.read(self._cluster, job)).status().phase.ended
 
+    async def _jobs_of_kind(self, *, not_older_than: str = "") -> list[JobObject]:
+        """The task's jobs of this kind."""
+        return await jobs_of(
+            self._cluster, (self._kind,), self._namespace, self._identity, not_older_than=not_older_than
+        )
+
     async def _look(self, job: JobObject) -> tuple[JobObject | None, list[JobObject]]:
         """Read this job as it is now, and the task's other jobs of this kind.
 
@@ -320,8 +329,7 @@ class Submitter:
 
         :return: None for this job where it is gone.
         """
-        version = job.main["metadata"]["resourceVersion"]
-        found = await jobs_of(self._cluster, (self._kind,), self._namespace, self._identity, not_older_than=version)
+        found = await self._jobs_of_kind(not_older_than=job.main["metadata"]["resourceVersion"])
         own = next((each for each in found if each.uid == job.uid), None)
         return own, [other for other in found if other.uid != job.uid]
 

@@ -119,7 +119,7 @@ async def test_a_new_job_is_created_with_all_parts_owned_by_its_main_object(api)
     handle = (await submit(api)).handle
 
     assert handle.name == NAME
-    assert asked(api) == ["POST services", LOOK, "POST services", "POST jobs", f"PATCH services/{NAME}"]
+    assert asked(api) == [LOOK, "POST services", LOOK, "POST services", "POST jobs", f"PATCH services/{NAME}"]
     assert owners(api, "jobs") == {f"{NAME}-worker": handle.uid}
 
 
@@ -127,8 +127,8 @@ async def test_a_new_job_is_created_with_all_parts_owned_by_its_main_object(api)
 async def test_what_has_to_be_there_first_has_its_owner_before_the_look(api, framework, after):
     handle = (await submit(api, backend="trainer", framework=framework)).handle
 
-    begun = ["POST trainingruntimes", "POST trainjobs", f"PATCH trainingruntimes/{NAME}", "GET trainjobs"]
-    assert asked(api) == [*begun, *after, f"PATCH trainjobs/{NAME}"]
+    begun = ["POST trainingruntimes", "POST trainjobs", f"PATCH trainingruntimes/{NAME}"]
+    assert asked(api) == ["GET trainjobs", *begun, "GET trainjobs", *after, f"PATCH trainjobs/{NAME}"]
     assert owners(api, "trainingruntimes") == {NAME: handle.uid}
 
 
@@ -165,24 +165,42 @@ async def test_nothing_is_created_of_a_job_that_is_not_admitted_with_what_its_ru
 async def test_a_first_try_that_finds_another_job_creates_no_part_that_comes_after_the_main_object(
     api, backend, main, before, after
 ):
-    """Where a later try has a job, no pod of the first one must start, not even for a moment."""
-    theirs = (await submit(api, second(), backend=backend, framework="mpi")).handle
-    left = set(api.objects.all)
-    api.requests.clear()
+    """Where a later try starts a job at the same moment, no pod of the first one must start, not even briefly."""
+    theirs, left = [], set()
+
+    async def start_theirs():
+        theirs.append((await submit(api, second(), backend=backend, framework="mpi")).handle.uid)
+        left.update(api.objects.all)
+        api.requests.clear()
+
+    api.before("POST", f"/{before or main}$", start_theirs)
 
     with pytest.raises(SubmitError, match="try 1 is out of date and starts nothing"):
         await submit(api, backend=backend, framework="mpi")
     api.collect_garbage()
 
-    begun = [f"POST {before}", f"POST {main}", f"PATCH {before}/{NAME}"] if before else [f"POST {main}"]
+    begun = [f"POST {main}", f"PATCH {before}/{NAME}"] if before else []
     given_up = [f"DELETE {main}/{NAME}", "GET pods"]
     assert asked(api) == [*begun, f"GET {main}", *given_up, f"GET {main}"]
     assert set(api.objects.all) == left
-    assert set(owners(api, after).values()) == {theirs.uid}
+    assert set(owners(api, after).values()) == set(theirs)
+
+
+@pytest.mark.parametrize(("backend", "main"), [("native", "services"), ("trainer", "trainjobs")])
+async def test_a_first_try_whose_task_has_another_job_creates_nothing(api, backend, main):
+    """A controller may start the pods of a main object before it is deleted again."""
+    await submit(api, second(), backend=backend)
+    api.requests.clear()
+
+    with pytest.raises(SubmitError, match="try 1 is out of date and starts nothing"):
+        await submit(api, backend=backend)
+
+    assert {each.split()[0] for each in asked(api)} == {"GET"}
+    assert len(api.objects.find(main, NAMESPACE, f"{labels.OURS},{labels.TASK}={TRY.key}")) == 1
 
 
 async def test_a_submit_that_was_killed_before_the_parts_is_completed_by_the_same_try(api):
-    rule = api.before("GET", "/services$", lambda: asyncio.sleep(3600))
+    rule = api.before("GET", "/services$", lambda: asyncio.sleep(3600), skip=1)
     killed = asyncio.create_task(submit(api))
     await rule.reached.wait()
     killed.cancel()
@@ -205,16 +223,16 @@ async def test_no_part_is_created_for_a_main_object_that_another_client_has_ende
         else:
             api.update(SERVICES, NAME, {"metadata": {"annotations": {labels.CANCELLED: "the task is failed"}}})
 
-    api.before("GET", "/services$", end)
+    api.before("GET", "/services$", end, skip=1)
 
     with pytest.raises(SubmitError, match="was deleted while it was submitted"):
         await submit(api)
 
-    assert asked(api) == ["POST services", LOOK]
+    assert asked(api) == [LOOK, "POST services", LOOK]
 
 
 async def test_a_job_that_a_later_try_adopts_before_its_parts_exist_is_that_trys(api):
-    adopting = api.before("GET", "/services$", lambda: submit(api, second()))
+    adopting = api.before("GET", "/services$", lambda: submit(api, second()), skip=1)
 
     with pytest.raises(SubmitError, match="try 1 is out of date"):
         await submit(api)
@@ -669,7 +687,7 @@ async def test_a_part_that_is_refused_leaves_nothing_behind(api):
 
     with pytest.raises(SubmitError):
         await submit(api)
-    assert asked(api) == ["POST services", LOOK, "POST services", "POST jobs", f"DELETE services/{NAME}"]
+    assert asked(api) == [LOOK, "POST services", LOOK, "POST services", "POST jobs", f"DELETE services/{NAME}"]
     api.collect_garbage()
 
     assert api.names("services") == []
@@ -691,7 +709,7 @@ async def test_the_name_of_a_part_that_is_taken_leaves_nothing_of_the_attempt(ap
         f"GET services/{NAME}",
     ]
     whole = ["POST services", "POST services", "POST jobs", f"PATCH services/{NAME}-2"]
-    before = ["POST services", LOOK, *job_taken, LOOK, "GET pods"]
+    before = [LOOK, "POST services", LOOK, *job_taken, LOOK, "GET pods"]
     assert asked(api) == [*before, "POST services", *service_taken, *whole, LOOK]
     assert handle.name == f"{NAME}-2"
     assert api.names("services") == [f"{NAME}-2", f"{NAME}-2-worker-0"]
@@ -752,15 +770,15 @@ async def test_a_job_that_was_deleted_by_its_own_ttl_is_not_trained_a_second_tim
 
 async def test_a_first_try_that_finds_another_job_leaves_its_own_to_the_try_that_has_adopted_it(api):
     """Three tries at once: the first is about to delete its job, and the third adopts it."""
-    second_job = (await submit(api, second(), name="other")).handle
+    starting = api.before("POST", "/services$", lambda: submit(api, second(), name="other"))
     third = TRY.model_copy(update={"try_number": 3})
     adopting = api.before("DELETE", f"/services/{NAME}$", lambda: adopt_as(api, NAME, third))
 
     with pytest.raises(SubmitError, match="out of date"):
         await submit(api)
 
-    assert adopting.hits == 1
-    assert {NAME, second_job.name} <= set(api.names("services"))
+    assert (starting.hits, adopting.hits) == (1, 1)
+    assert {NAME, second().job_name("other")} <= set(api.names("services"))
 
 
 def adopt_as(api, name, identity):
@@ -768,13 +786,15 @@ def adopt_as(api, name, identity):
 
 
 async def test_a_status_that_changes_meanwhile_does_not_keep_a_superfluous_job(api):
-    await submit(api, second(), name="other")
-    api.before("DELETE", f"/services/{NAME}$", lambda: api.update(SERVICES, NAME, {"status": {"changed": True}}))
+    api.before("POST", "/services$", lambda: submit(api, second(), name="other"))
+    changed = {"status": {"changed": True}}
+    changing = api.before("DELETE", f"/services/{NAME}$", lambda: api.update(SERVICES, NAME, changed))
 
     with pytest.raises(SubmitError, match="out of date"):
         await submit(api)
     api.collect_garbage()
 
+    assert changing.hits == 1
     assert NAME not in api.names("services")
 
 
