@@ -25,7 +25,10 @@ async def test_one_of_several_replicas_that_keeps_crashing(contract, limit):
     assert len(contract.noted("attempts-worker-1")) == limit + 1
     assert status.replicas[1].restarts == limit
     assert status.replicas[1].exit_code == 3
-    assert contract.lines.count("[worker-1] attempt") == limit + 1
+    shown = contract.lines.count("[worker-1] attempt")
+    # The kubelet may keep no log of a run that ends at once; a line says so.
+    lost = [line for line in contract.lines if line.startswith("[worker-1] ... ") and "lines of its run" in line]
+    assert shown + len(lost) == limit + 1, contract.lines
     assert contract.case.processes(handle) == 0
 
 
