@@ -109,7 +109,7 @@ def cluster() -> list[Stage]:
     stages = (
         _make("cluster-build", 90, "cluster-build"),
         _smoke(20),
-        _make("cluster", 90, "test-cluster", tests=("tests/cluster",)),
+        _make("cluster", 150, "test-cluster", tests=("tests/cluster",)),
     )
     return [replace(stage, lacks=lacks) for stage in stages]
 
