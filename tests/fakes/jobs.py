@@ -79,7 +79,11 @@ def add_pod(
     """
     operator = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": str(index)}
     native = {"airflow-trainer-provider/first-rank": "0", "batch.kubernetes.io/job-completion-index": str(index)}
-    given = {"creationTimestamp": MADE_AT, "labels": {KINDS[key].pod_label: job, **operator, **native}, **metadata}
+    kind = KINDS[key]
+    # A pod is not older than its job.
+    known = job in api.names(kind.resource.plural)
+    made_at = api.get(kind.resource, job)["metadata"]["creationTimestamp"] if known else MADE_AT
+    given = {"creationTimestamp": made_at, "labels": {kind.pod_label: job, **operator, **native}, **metadata}
     state = state or {"running": {"startedAt": "2026-11-21T07:00:01Z"}}
     return api.add(
         PODS,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.objects import is_being_deleted
 from airflow_trainer_provider.kinds.base import Manifest
+from airflow_trainer_provider.kinds.status.pod_end import parse_time
+
+#: How much the clocks of API servers may differ.
+_SKEW = timedelta(seconds=5)
 
 
 def own_pods(job: JobObject, pods: Iterable[Manifest]) -> list[Manifest]:
@@ -26,6 +31,9 @@ def is_own(job: JobObject, pod: Manifest) -> bool:
     if controller and (controller["apiVersion"], controller["kind"]) == (resource.api_version, resource.kind):
         return bool(controller["uid"] == job.uid)
     # Where the controller is another object, only the pod's age counts. The clocks of API servers differ, and a job's
-    # first pod may be created in the same second as the job: a pod that is not terminating is the job's.
-    created_at = job.main["metadata"]["creationTimestamp"]
-    return not is_being_deleted(pod) or bool(metadata["creationTimestamp"] >= created_at)
+    # first pod may be created in the same second as the job.
+    created_at, job_created_at = metadata["creationTimestamp"], job.main["metadata"]["creationTimestamp"]
+    if created_at >= job_created_at:
+        return True
+    # The garbage collector may not have reached the pods of a job that was deleted.
+    return not is_being_deleted(pod) and parse_time(created_at) >= parse_time(job_created_at) - _SKEW

@@ -120,7 +120,7 @@ def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> Re
     """The replica that was disrupted before another replica failed, if the other one failed because it had lost its
     peer.
     """
-    pods = [pod for replica in replicas if (pod := _taken(replica, failure.status))]
+    pods = [pod for replica in replicas if (pod := _taken(replica, failure))]
     taken = min(pods, key=_taken_at, default=None)
     if taken is None:
         return None
@@ -131,17 +131,27 @@ def _taken_before(failure: ReplicaState, replicas: Sequence[ReplicaState]) -> Re
     return taken_away(taken.status) if taken_at + _SKEW < failed_at <= soon else None
 
 
-def _taken(replica: ReplicaState, failure: ReplicaStatus) -> ReplicaState | PodState | None:
+def _taken(replica: ReplicaState, failure: ReplicaState) -> ReplicaState | PodState | None:
     """The disrupted part of a replica: the whole replica, if it has ended for good, or the pod before its newest one.
 
-    :param failure: the failure of a peer that may have lost the replica.
+    :param failure: a peer that has failed, and may have lost the replica.
     """
-    if replica.disrupted_at is not None and (replica.status.reason == _STOPPED or is_cut_short(replica)):
-        return replica
+    replaced = _replaced(replica, failure.status)
+    if replica.disrupted_at is None or not (replica.status.reason == _STOPPED or is_cut_short(replica)):
+        return replaced
+    # The newest pod may have been ended with the job.
+    return replica if replaced is None or _taken_at(replica) < _order(failure)[0] else replaced
+
+
+def _replaced(replica: ReplicaState, failure: ReplicaStatus) -> PodState | None:
+    """The disrupted pod before the newest one of a replica, if a peer that had started with it may have failed since.
+
+    :param failure: the failure of the peer.
+    """
     pod, began = replica.before, failure.started_at
     if pod is None or pod.disrupted_at is None or began is None or began > pod.disrupted_at:
         return None
-    # The controller has replaced this pod, with which the peers that had started with it may have recovered.
+    # The peers may have recovered with the newer pod.
     has_given_up = _finished_at(failure) <= _finished_at(pod.status) + _GIVES_UP_WITHIN
     return replace(pod, status=_counted(pod.status, replica)) if has_given_up else None
 

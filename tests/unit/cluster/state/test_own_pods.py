@@ -16,6 +16,7 @@ from tests.unit.cluster.api_server import until
 from tests.unit.cluster.operations.test_last_status import KIND, Watching
 
 BEFORE, AT, AFTER = "2026-11-21T06:00:00Z", "2026-11-21T07:00:00Z", "2026-11-21T07:00:01Z"
+SHORTLY_BEFORE = "2026-11-21T06:59:55Z"
 DELETED = {"deletionTimestamp": "2026-11-21T07:00:00Z"}
 
 
@@ -33,7 +34,10 @@ def controller(kind: str, uid: str, **fields: Any) -> dict[str, Any]:
         (controller("JAXJob", "earlier", controller=False), True),
         (controller("Job", "other"), True),
         (controller("Job", "other") | DELETED | {"creationTimestamp": BEFORE}, False),
-        ({"creationTimestamp": BEFORE}, True),
+        ({"creationTimestamp": BEFORE}, False),
+        ({"creationTimestamp": SHORTLY_BEFORE}, True),
+        (controller("Job", "other") | {"creationTimestamp": BEFORE}, False),
+        (controller("JAXJob", "new") | {"creationTimestamp": BEFORE}, True),
         (DELETED | {"creationTimestamp": BEFORE}, False),
         (DELETED | {"creationTimestamp": AT}, True),
         (DELETED, True),
@@ -46,6 +50,9 @@ def controller(kind: str, uid: str, **fields: Any) -> dict[str, Any]:
         "of a controller of another kind",
         "of a controller of another kind, older and terminating",
         "older",
+        "older, as clocks differ",
+        "of a controller of another kind, older",
+        "of this job, older",
         "older and terminating",
         "of the same second and terminating",
         "terminating",

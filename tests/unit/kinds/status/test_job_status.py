@@ -681,9 +681,15 @@ def test_who_was_taken_away_long_before_is_to_blame_only_where_its_peer_says_so(
         (12, 15, "Connection refused", "worker-0"),
     ],
 )
-@pytest.mark.parametrize("newest", [running("worker-1", 13, created=12), created("worker-1", created=12)])
+@pytest.mark.parametrize("newest", ["runs", "has not run", "is ended with the job"])
 def test_who_was_taken_away_is_to_blame_though_a_new_pod_has_taken_its_place(newest, began, failed, said, culprit):
     lost = pod("exit-3", "worker-0", ran=(began, failed), message=said)
+    ended = max(failed, 13) + 1
+    newest = {
+        "runs": running("worker-1", 13, created=12),
+        "has not run": created("worker-1", created=12),
+        "is ended with the job": pod("succeeded", "worker-1", created=12, ran=(13, ended), asked=ended),
+    }[newest]
     gone = [
         pod("deleted", "worker-1", ran=(5, 11), asked=10),
         polite("worker-1", (5, 11), 10),
