@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,15 @@ _GROUP = "rbac.authorization.k8s.io"
 def airflows_accounts(namespace: str) -> list[dict[str, Any]]:
     """The objects of deploy/rbac.yaml, as a user applies them to a namespace."""
     text = (ROOT / "deploy" / "rbac.yaml").read_text()
-    return list(yaml.safe_load_all(text.replace("namespace: training", f"namespace: {namespace}")))
+    text = re.sub("(namespace: |-in-)training$", rf"\g<1>{namespace}", text, flags=re.MULTILINE)
+    return list(yaml.safe_load_all(text))
+
+
+def without_accounts(cluster: Access, namespace: str) -> None:
+    """Delete a namespace, and those objects of deploy/rbac.yaml that belong to it and to no namespace."""
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    bindings = [each for each in airflows_accounts(namespace) if each["kind"] == "ClusterRoleBinding"]
+    cluster.kubectl("delete", "clusterrolebinding", *(each["metadata"]["name"] for each in bindings))
 
 
 def make_worker(cluster: Access, namespace: str, *, without: str | None = None) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,8 @@ import yaml
 from airflow_trainer_provider.kinds.objects.scheduling.gang import POD_GROUPS
 from airflow_trainer_provider.kinds.registry import KINDS
 
-RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+ROOT = Path(__file__).parents[2]
+RBAC = ROOT / "deploy" / "rbac.yaml"
 DOCUMENTS = list(yaml.safe_load_all(RBAC.read_text()))
 ROLES = {document["metadata"]["name"]: document["rules"] for document in DOCUMENTS if document["kind"] == "Role"}
 #: What each part of Airflow does with a job's main object.
@@ -27,7 +31,7 @@ def _verbs(role, resource, group=""):
 
 
 def test_a_worker_may_read_the_runtimes_of_the_cluster():
-    named = {each["kind"]: each for each in DOCUMENTS if each["metadata"]["name"] == "trainer-runtimes"}
+    named = {each["kind"]: each for each in DOCUMENTS if each["metadata"]["name"].startswith("trainer-runtimes")}
 
     rule = {"apiGroups": ["trainer.kubeflow.org"], "resources": ["clustertrainingruntimes"], "verbs": ["get"]}
     assert named["ClusterRole"]["rules"] == [rule]
@@ -86,6 +90,26 @@ def test_every_role_is_bound_to_an_account_of_the_file():
 
     assert set(bound) == set(ROLES) == set(NEEDED)
     assert all(subject["name"] in accounts for subjects in bound.values() for subject in subjects)
+
+
+def _applied_to(namespace):
+    """Kind, namespace and name of each object -> the object, for the command that the file gives to apply it."""
+    (command,) = re.findall(r"#   (sed .*) rbac\.yaml \| kubectl", RBAC.read_text())
+    assert f"{command} deploy/rbac.yaml" in (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    program = shlex.split(command.replace("YOURS", namespace))
+    applied = yaml.safe_load_all(subprocess.run([*program, RBAC], capture_output=True, check=True, text=True).stdout)
+    return {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in applied}
+
+
+def test_a_second_namespace_takes_no_right_from_the_first():
+    first, second = _applied_to("vision"), _applied_to("speech")
+
+    common = first.keys() & second.keys()
+    assert {kind for kind, *_ in common} == {"ClusterRole"}
+    assert all(first[each] == second[each] for each in common)
+    assert "training" not in {namespace for _, namespace, _ in first}
+    subjects = [subject for each in first.values() for subject in each.get("subjects", ())]
+    assert {subject["namespace"] for subject in subjects} == {"vision"}
 
 
 def test_workers_may_create_the_claims_of_volumes_and_may_not_delete_any():

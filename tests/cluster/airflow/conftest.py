@@ -17,7 +17,7 @@ from airflow_trainer_provider.kinds.registry import BACKENDS
 from tests.airflow.conftest import QUICK_TO_NOTICE
 from tests.airflow.jobs import SCRIPT, JobFolder
 from tests.cluster.access import Access
-from tests.cluster.account import WORKER, airflows_accounts, token_of, with_token
+from tests.cluster.account import WORKER, airflows_accounts, token_of, with_token, without_accounts
 from tests.cluster.airflow.side_by_side import SideBySide
 from tests.cluster.paths import HERE, ROOT
 from tests.scale import FULL
@@ -74,7 +74,7 @@ def session_namespace(any_cluster: Access) -> Iterator[str]:
     kubectl("create", "configmap", "scripts", where, *files)
     kubectl.apply(airflows_accounts(name), where)
     yield name
-    kubectl("delete", "namespace", name, "--wait=false")
+    without_accounts(any_cluster, name)
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +88,7 @@ def another_namespace(any_cluster: Access, session_namespace: str) -> Iterator[s
     account = f"--serviceaccount={session_namespace}:{WORKER}"
     kubectl("create", "rolebinding", "worker-of-another", where, f"--role={WORKER}", account)
     yield name
-    kubectl("delete", "namespace", name, "--wait=false")
+    without_accounts(any_cluster, name)
 
 
 @pytest.fixture(scope="session")

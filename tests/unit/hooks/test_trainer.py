@@ -308,6 +308,7 @@ async def main():
     except (JobLost, BackendUnavailable) as error:
         print(type(error).__name__)
     print(found)
+    await backend.close()
 
 asyncio.run(main())
 """
