@@ -202,7 +202,9 @@ def _how(culprit: ReplicaStatus) -> str:
         return "never started"
     if culprit.signal:
         return f"was ended by {culprit.signal}"
-    return "was lost" if culprit.exit_code is None else f"ended with exit code {culprit.exit_code}"
+    if culprit.exit_code is not None:
+        return f"ended with exit code {culprit.exit_code}"
+    return "was not ready" if (culprit.reason or "").startswith(SIDECAR) else "was lost"
 
 
 def _cause(culprit: ReplicaStatus, traceback: Sequence[str], log: Sequence[str]) -> Cause:

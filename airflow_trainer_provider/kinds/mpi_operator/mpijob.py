@@ -25,6 +25,7 @@ from airflow_trainer_provider.kinds.objects.labels import written_groups
 from airflow_trainer_provider.kinds.objects.mpi_launch import check_forwarded, check_settings, launcher_command
 from airflow_trainer_provider.kinds.objects.pod import default_container, label_index, pod_template
 from airflow_trainer_provider.kinds.objects.pod_check import pod_fields, security_contexts
+from airflow_trainer_provider.kinds.status.containers import ended_for_good
 from airflow_trainer_provider.spec.running.launcher import OPEN_MPI
 
 _CONTAINER = "mpi"
@@ -207,9 +208,9 @@ def _container(main: Manifest, group: str) -> str | None:
 
 
 def _blocked_by_v2beta1(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef | None:
-    """The worker that has failed before the launcher was created.
+    """The worker that can no longer become ready, before the launcher was created.
 
-    The operator creates the launcher once all workers are ready. It does not replace a failed worker, and sets no
+    The operator creates the launcher once all workers are ready. It does not replace such a worker, and sets no
     condition for it.
     """
     replicas = (main.get("status") or {}).get("replicaStatuses") or {}
@@ -218,12 +219,13 @@ def _blocked_by_v2beta1(main: Manifest, pods: Sequence[Manifest]) -> ReplicaRef 
     refs = [(_replica_ref_v2beta1(pod, main), pod) for pod in pods]
     if any(ref is not None and ref.group == "launcher" for ref, _ in refs):
         return None
-    return next((ref for ref, pod in refs if _has_failed(pod)), None)
+    return next((ref for ref, pod in refs if _is_never_ready(pod)), None)
 
 
-def _has_failed(pod: Manifest) -> bool:
-    """Whether a pod has failed and is not being deleted. The operator replaces a deleted pod."""
-    return (pod.get("status") or {}).get("phase") == "Failed" and "deletionTimestamp" not in pod["metadata"]
+def _is_never_ready(pod: Manifest) -> bool:
+    """Whether a pod can no longer become ready and is not being deleted. The operator replaces a deleted pod."""
+    has_failed = (pod.get("status") or {}).get("phase") == "Failed"
+    return "deletionTimestamp" not in pod["metadata"] and (has_failed or ended_for_good(pod) is not None)
 
 
 MPIJOB_V1 = Kind(

@@ -50,6 +50,25 @@ def stuck_sidecar(pod: Manifest, training: str) -> Mapping[str, Any] | None:
     return next((each for each in statuses(pod) if "waiting" in (each.get("state") or {})), None)
 
 
+def ended_for_good(pod: Manifest) -> Mapping[str, Any] | None:
+    """The status of a container that has ended and that the kubelet does not start again, so that a pod with other
+    containers that still run can no longer become ready; None where there is none.
+
+    :param pod: the pod.
+    """
+    if (pod.get("status") or {}).get("phase") != "Running":
+        return None
+    policies = {each["name"]: each.get("restartPolicy") for each in pod["spec"]["containers"]}
+    default = pod["spec"].get("restartPolicy") or "Always"
+    ended = (each for each in statuses(pod) if _stays_ended(each, policies.get(each["name"]) or default))
+    return min(ended, key=_end_order, default=None)
+
+
+def _stays_ended(status: Mapping[str, Any], policy: str) -> bool:
+    code = _exit_code(status)
+    return code is not None and (policy == "Never" or (policy == "OnFailure" and code == 0))
+
+
 def has_run(pod: Manifest, name: str) -> bool:
     """Whether one of a pod's containers has run, so that there is, or was, a log of it.
 

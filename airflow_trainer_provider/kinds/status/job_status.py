@@ -32,6 +32,7 @@ from airflow_trainer_provider.kinds.status.events import (
 )
 from airflow_trainer_provider.kinds.status.failure import settle, taken_away
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
+from airflow_trainer_provider.kinds.status.pod_status import never_ready
 from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import (
     ReplicaState,
@@ -103,6 +104,7 @@ def job_status(
     blocking = _blocking(job, phase)
     if blocking:
         reason, message = hindrance_of([blocking])
+        job = replace(job, replicas=[blocking if _is_same(each, blocking) else each for each in job.replicas])
     status = JobStatus(
         phase=phase,
         reason=reason,
@@ -148,7 +150,13 @@ def _blocking(job: Reading, phase: JobPhase) -> ReplicaState | None:
     if phase not in _ON_ITS_WAY:
         return None
     ref = job.kind.controller.blocked_by(job.main, job.pods)
-    return next((replica for replica in job.replicas if ref and replica.status.name == ref.name), None)
+    replica = next((replica for replica in job.replicas if ref and replica.status.name == ref.name), None)
+    pod = next((pod for pod in job.pods if replica and replica.pod and pod["metadata"]["uid"] == replica.pod.uid), None)
+    return replace(replica, status=never_ready(replica.status, pod)) if replica and pod else replica
+
+
+def _is_same(replica: ReplicaState, other: ReplicaState) -> bool:
+    return replica.status.name == other.status.name
 
 
 def _phase(job: Reading, lost: ReplicaState | None, warned: Warned | None) -> _Phase:

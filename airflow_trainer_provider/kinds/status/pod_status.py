@@ -11,7 +11,7 @@ from airflow_trainer_provider.job.diagnosis.causes import INIT, LOST_CONTAINER, 
 from airflow_trainer_provider.job.diagnosis.last_words import last_words
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest
-from airflow_trainer_provider.kinds.status.containers import failed_sidecar, status_of, stuck_sidecar
+from airflow_trainer_provider.kinds.status.containers import ended_for_good, failed_sidecar, status_of, stuck_sidecar
 from airflow_trainer_provider.kinds.status.deletion import order_of_deletion
 from airflow_trainer_provider.kinds.status.pod_end import (
     asked_to_go_at,
@@ -95,6 +95,21 @@ def read_pod(pod: Manifest, blank: ReplicaStatus, name: str, *, gone: bool = Fal
         is_prepared=_is_prepared(pod),
         has_succeeded=(pod.get("status") or {}).get("phase") == "Succeeded",
     )
+
+
+def never_ready(status: ReplicaStatus, pod: Manifest) -> ReplicaStatus:
+    """The status of a replica whose job starts once all its pods are ready, which this one can no longer become.
+
+    :param status: according to the pod; one that names a reason is not changed.
+    :param pod: the pod.
+    """
+    container = ended_for_good(pod)
+    if status.reason is not None or container is None:
+        return status
+    end = ended(status, container["state"]["terminated"])
+    said = _said_of_end(end, f"sidecar {container['name']}")
+    message = f"{said}; the job starts once all its pods are ready, and this one can no longer become ready"
+    return status.model_copy(update={"reason": f"{SIDECAR}{end.reason}", "message": message})
 
 
 def failed_container(pod: Manifest, name: str) -> str:

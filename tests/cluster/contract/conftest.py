@@ -28,7 +28,7 @@ from tests.cluster.jobs import resource_name
 from tests.cluster.verdicts import VERDICTS_VARIABLE
 from tests.contract.conftest import PRELUDE, Contract
 
-_FOLDER = "/shared"
+FOLDER = "/shared"
 
 
 @dataclass
@@ -74,7 +74,7 @@ class ClusterCase:
             "num_nodes": nodes,
             "image": "trainer.test/worker:test",
             "command": ["python3", "-u", "-c", script],
-            "env": {"SHARED": _FOLDER, **fields.pop("env", {})},
+            "env": {"SHARED": FOLDER, **fields.pop("env", {})},
             "run_policy": policy,
             # Pods that ask for nothing get no more than the rest of a busy machine.
             "resources_per_node": {"cpu": {"requests": "50m"}, **fields.pop("resources_per_node", {})},
@@ -91,7 +91,7 @@ class ClusterCase:
                         {
                             **fields.pop("container", {}),
                             "name": "train",
-                            "volumeMounts": [{"name": "shared", "mountPath": _FOLDER}, *fields.pop("mounts", ())],
+                            "volumeMounts": [{"name": "shared", "mountPath": FOLDER}, *fields.pop("mounts", ())],
                             "env": env,
                         },
                         *fields.pop("sidecars", ()),

@@ -19,4 +19,5 @@ async def test_the_last_lines_of_an_evicted_pod_are_those_that_were_read(contrac
     diagnosis = await verdict(contract, contract.case.job(_FILLS, nodes=1, volumes=[volume]))
 
     assert (diagnosis.reason, diagnosis.kind) == ("Evicted", "disk")
-    assert diagnosis.last_log_lines == ("writing",)
+    # A shell may say in addition that it was terminated.
+    assert diagnosis.last_log_lines[:1] == ("writing",)

@@ -13,7 +13,7 @@ from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.diagnosis.diagnosis import diagnose
 from airflow_trainer_provider.job.status import JobPhase
 from tests.cluster.contract.conftest import ClusterCase
-from tests.cluster.contract.jobs import pod_of
+from tests.cluster.contract.jobs import pod_of, verdict
 from tests.contract.conftest import Contract
 
 _RANKS = """
@@ -230,6 +230,25 @@ async def test_the_mpi_operator_writes_hydras_hostfile_and_all_its_hosts_answer(
     assert status.phase is JobPhase.SUCCEEDED, operator_contract.lines
     hosts = [entry.partition(".")[0] + entry[entry.rindex(":") :] for entry in operator_contract.noted("hosts")]
     assert hosts == [f"{handle.name}-worker-{index}:2" for index in range(2)]
+
+
+async def test_a_worker_that_can_no_longer_become_ready_is_named(operator_contract):
+    sidecar = {
+        "name": "shipper",
+        "image": "trainer.test/tiny:test",
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "exec >&2; echo disk is full; exit 3"],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        # However quickly the operator looks, the pod has never been ready.
+        "readinessProbe": {"exec": {"command": ["false"]}},
+    }
+
+    diagnosis = await verdict(operator_contract, operator_contract.case.job("pass", nodes=1, sidecars=[sidecar]))
+
+    assert diagnosis.reason == "Sidecar:Error"
+    said = "worker-0 failed first: it was not ready, Sidecar:Error: sidecar shipper ended with exit code 3: disk"
+    assert diagnosis.message.startswith(said)
+    assert "Correct the container that the message names" in diagnosis.way_out
 
 
 @pytest.mark.parametrize("how", ["delete", "evict"])

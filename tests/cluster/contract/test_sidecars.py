@@ -11,6 +11,7 @@ import pytest
 
 from airflow_trainer_provider.job.result import read_result
 from airflow_trainer_provider.job.status import JobPhase
+from tests.cluster.contract.conftest import FOLDER
 from tests.cluster.contract.jobs import verdict
 from tests.cluster.node import wait_for
 
@@ -93,10 +94,16 @@ async def test_a_result_that_is_too_long_for_a_pod_of_many_containers_says_so(co
 
 
 async def test_a_sidecar_that_fails_is_named(contract):
-    sidecar = _sidecar("exec >&2; echo starting; echo disk is full; exit 3")
-    job = contract.case.job('print("trained")', nodes=1, sidecars=[sidecar])
+    # The MPI Operator starts a launcher only while the sidecars of all workers run.
+    waits = f"until [ -e {FOLDER}/go ]; do sleep 0.1; done"
+    sidecar = _sidecar(f"exec >&2; echo starting; {waits}; echo disk is full; exit 3")
+    sidecar["volumeMounts"] = [{"name": "shared", "mountPath": FOLDER}]
 
-    diagnosis = await verdict(contract, job)
+    async def fail(_):
+        await contract.until(lambda: contract.noted("trained"))
+        contract.release("go")
+
+    diagnosis = await verdict(contract, contract.case.job('note("trained", me)', nodes=1, sidecars=[sidecar]), fail)
 
     assert (diagnosis.reason, diagnosis.exit_code) == ("Sidecar:Error", 0)
     assert "sidecar shipper ended with exit code 3: disk is full" in diagnosis.message

@@ -277,6 +277,10 @@ def test_what_a_reason_means(reason, message, helps, infrastructure, way_out):
             "it was lost, NodeLost: Node n1 is not ready.",
         ),
         (
+            {"exit_code": None, "reason": "Sidecar:Error", "message": "sidecar a failed"},
+            "it was not ready, Sidecar:Error: sidecar a failed.",
+        ),
+        (
             {"exit_code": None, "started_at": None, "reason": "Unschedulable", "message": _LATE},
             f"it never started, Unschedulable: {_LATE}",
         ),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from airflow_trainer_provider.errors import UnsupportedField
+from airflow_trainer_provider.job.monitor import Monitor
 from airflow_trainer_provider.job.status import JobPhase
 from airflow_trainer_provider.kinds.base import Facts, Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.mpi_operator.mpijob import MPIJOB_V1, MPIJOB_V2BETA1
@@ -22,6 +24,7 @@ from airflow_trainer_provider.kinds.status.job_status import job_status
 from tests.golden_files import assert_golden
 from tests.unit.kinds.specs import job_of, meta
 
+NOW = datetime(2026, 11, 21, 8, tzinfo=timezone.utc)
 BOTH = pytest.mark.parametrize("kind", [MPIJOB_V1, MPIJOB_V2BETA1], ids=lambda kind: kind.key)
 
 
@@ -152,7 +155,7 @@ def _pod(group: str, phase: str, index: int = 0, **metadata: Any) -> Manifest:
         "training.kubeflow.org/job-role": group,
         **({"training.kubeflow.org/replica-index": str(index)} if group == "worker" else {}),
     }
-    return {"metadata": {"labels": labels, **metadata}, "status": {"phase": phase}}
+    return {"metadata": {"labels": labels, **metadata}, "spec": {"containers": []}, "status": {"phase": phase}}
 
 
 @pytest.mark.parametrize(
@@ -190,6 +193,44 @@ def test_a_job_of_v2beta1_whose_worker_cannot_fetch_its_data_is_blocked():
     assert found.message == "worker-0: init container prepare ended with exit code 2: no data"
     main["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
     assert job_status(MPIJOB_V2BETA1, main, [failed], groups=groups, ranked=False).blocked_by is None
+
+
+@pytest.mark.parametrize(
+    ("restart_policy", "end", "said"),
+    [
+        ("Never", {"exitCode": 3, "reason": "Error", "message": "no room"}, "ended with exit code 3: no room"),
+        ("Never", {"exitCode": 0, "reason": "Completed"}, "ended with exit code 0"),
+        ("OnFailure", {"exitCode": 0, "reason": "Completed"}, "ended with exit code 0"),
+        # The kubelet starts it again.
+        ("OnFailure", {"exitCode": 3, "reason": "Error"}, None),
+        (None, {"exitCode": 0, "reason": "Completed"}, None),
+    ],
+)
+def test_a_job_of_v2beta1_is_blocked_by_a_worker_whose_sidecar_has_ended(restart_policy, end, said):
+    file = Path(__file__).parents[1] / "status" / "pods" / "running.json"
+    pod = json.loads(file.read_text())
+    pod["metadata"]["labels"] = _pod("worker", "Running")["metadata"]["labels"]
+    pod["spec"] |= {"containers": [*pod["spec"]["containers"], {"name": "shipper"}], "restartPolicy": restart_policy}
+    pod["status"]["containerStatuses"].append({"name": "shipper", "state": {"terminated": end}})
+    main = main_of(MPIJOB_V2BETA1)
+    main["metadata"]["creationTimestamp"] = pod["metadata"]["creationTimestamp"]
+    groups = MPIJOB_V2BETA1.groups(main)
+
+    found = job_status(MPIJOB_V2BETA1, main, [pod], groups=groups, ranked=False)
+
+    assert found.phase is JobPhase.STARTING
+    if said is None:
+        assert (found.blocked_by, found.reason) == (None, None)
+        return
+    assert (found.blocked_by, found.reason) == ("worker-0", f"Sidecar:{end['reason']}")
+    assert found.message.startswith(f"worker-0: sidecar shipper {said}; the job starts once all its pods are ready")
+    # The launcher comes first.
+    worker = found.replicas[1]
+    assert (worker.reason, worker.finished_at) == (found.reason, None)
+    monitor = Monitor(None)
+    assert monitor.observe(found, NOW) is None
+    verdict = monitor.observe(found, NOW + timedelta(minutes=1))
+    assert (verdict.reason, verdict.replica, verdict.message) == (found.reason, "worker-0", worker.message)
 
 
 class Pods:
