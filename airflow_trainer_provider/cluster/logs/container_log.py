@@ -11,6 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_trainer_provider.cluster.answers import NO_ANSWER
 from airflow_trainer_provider.cluster.logs import read_deadline
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator, split_time
 from airflow_trainer_provider.cluster.logs.pace import Pace
@@ -338,6 +339,7 @@ class ContainerLog:
         :param follow: whether to wait for lines until the container ends. A followed log comes line by line, which
             costs the API server more.
         :return: whether the log has ended.
+        :raises ApiError: the log could not be read to its end.
         :raises _Overtaken: the container has been started again, or another pod has the name.
         """
         self._is_leaving = False
@@ -355,6 +357,8 @@ class ContainerLog:
                 await end_tasks([self._reading])
             if not self._reading.cancelled():
                 self._reading.result()
+            elif not self._is_leaving:
+                raise ApiError("the request was cancelled in the HTTP client", reason=NO_ANSWER)
         return not self._is_leaving
 
     def _leave(self, had: float) -> bool:

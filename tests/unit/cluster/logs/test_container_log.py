@@ -13,7 +13,7 @@ from airflow_trainer_provider.cluster.logs.container_log import ContainerLog, Po
 from airflow_trainer_provider.cluster.logs.cursor import Deduplicator
 from airflow_trainer_provider.cluster.logs.streams import LogStreams
 from airflow_trainer_provider.errors import ApiError
-from airflow_trainer_provider.timeouts import end_tasks
+from airflow_trainer_provider.timeouts import end_tasks, with_timeout
 from tests.unit.cluster.api_server import until
 
 
@@ -125,6 +125,36 @@ async def test_a_reader_that_is_cancelled_has_closed_its_connection():
     await asyncio.wait({task})
 
     assert client.closed == ["p"]
+
+
+async def test_a_request_that_the_http_client_has_cancelled_is_sent_again():
+    """The connector of aiohttp does so, while it is closed, with requests that wait for the host's address."""
+    client, pod, lines, notes = Client(), running("p"), [], []
+    pod.manifest["status"]["phase"] = "Succeeded"
+    pod.manifest["status"]["containerStatuses"][0]["state"] = {"terminated": {"containerID": "c://1"}}
+
+    async def log_blocks(namespace, pod, container, **_):
+        client.opened.append(pod)
+        if len(client.opened) == 1:
+            raise asyncio.CancelledError
+        yield b"2024-01-01T00:00:00.000000000Z one"
+
+    async def emit(new):
+        lines.extend(text for _, text in new)
+
+    async def note(text):
+        notes.append(text)
+
+    client.log_blocks = log_blocks
+    client.get_or_none = lambda *_: _found(pod)
+
+    await with_timeout(ContainerLog(client, pod, "main", Deduplicator(0, 0), emit, note, asyncio.Event()).run(), 30)
+
+    assert (lines, notes) == (["one"], [])
+
+
+async def _found(pod):
+    return pod.manifest
 
 
 def test_a_pod_wakes_its_readers_only_where_it_has_changed():
