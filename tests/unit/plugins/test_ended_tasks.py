@@ -381,19 +381,25 @@ def test_a_task_that_was_cleared_meanwhile_keeps_the_job_of_its_next_try(databas
     assert ended() == []
 
 
-def test_a_job_is_ended_once_the_end_of_its_run_is_committed(database, ended):
+def test_a_job_is_ended_once_the_end_of_its_run_is_committed(database, ended, monkeypatch):
     database.handle("train")
     database.fields("train")
     database.task("train", "failed")
     database.run("running")
+    is_due, reads = traces.Ending.is_due, []
+
+    def read(self):
+        reads.append(is_due(self))
+        if len(reads) == 2:
+            database.run("failed")
+        return reads[-1]
+
+    monkeypatch.setattr(traces.Ending, "is_due", read)
 
     ended_tasks.on_dag_run_failed(_Detached())
-    wait_until(lambda: endings._endings[-1]._under_way)
-    time.sleep(endings._LOOK_SECONDS)
-    assert endings._endings[-1]._under_way
-    database.run("failed")
 
     assert ended() == [("train", -1, 2, HANDLE, False)]
+    assert reads == [False, False, True]
 
 
 def test_a_cluster_that_does_not_answer_keeps_no_other_waiting(database, monkeypatch):
