@@ -920,6 +920,7 @@ def test_nothing_starts_while_what_an_earlier_try_has_submitted_elsewhere_may_tr
     assert (operator.hook.submits, store.values) == (0, {"trainer_place": ELSEWHERE._asdict()})
 
 
+@with_store
 @pytest.mark.parametrize("try_number", [1, 2])
 def test_nothing_starts_while_airflow_does_not_take_its_place(context, elsewhere, try_number):
     """A try that is out of date gets 404: its task instance has another id by now."""
