@@ -54,7 +54,7 @@ class LoopChecks(logging.Handler):
         _run(handle)
         took = time.thread_time() - self._collected - begun
         if took > LONGEST and not threading.current_thread().name.startswith(_WORKERS):
-            self._found.append(f"{handle!r} kept the event loop for {took:.2f} s")
+            self._found.append(f"{_owner(handle)!r} kept the event loop for {took:.2f} s")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
@@ -92,3 +92,8 @@ def register(config: pytest.Config) -> None:
 
 
 _run = events.Handle._run
+
+
+def _owner(handle: events.Handle) -> object:
+    """The task of which a callback is a step, or else the callback."""
+    return getattr(handle._callback, "__self__", None) or handle

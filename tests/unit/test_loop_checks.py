@@ -120,5 +120,6 @@ def test_a_thorough_run_also_finds_callbacks_that_take_long_and_what_only_a_coll
 
     assert "test_a_callback_that_keeps_the_loop" in found
     assert len(found) == 4
+    assert "coro=<test_a_callback_that_keeps_the_loop() " in found["test_a_callback_that_keeps_the_loop"]
     assert "kept the event loop for 0.2" in found["test_a_callback_that_keeps_the_loop"]
     assert 'ValueError("in a circle")' in found["test_an_exception_that_only_a_collection_of_garbage_finds"]

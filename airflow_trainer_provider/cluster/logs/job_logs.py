@@ -174,7 +174,7 @@ class Logs:
         ended_at: float | None = None
         try:
             while True:
-                self._look(ended)
+                await self._look(ended)
                 if ended.is_set():
                     if ended_at is None:
                         ended_at = time.monotonic()
@@ -210,7 +210,7 @@ class Logs:
         listed = self._subscription.synced or time.monotonic() - ended_at > read_deadline.IDLE_SECONDS
         return listed and all(task.done() for task in self._reading)
 
-    def _look(self, ended: asyncio.Event) -> None:
+    async def _look(self, ended: asyncio.Event) -> None:
         """Update the readers with the current pods."""
         new = []
         for gone, pods in ((False, self._subscription.objects), (True, self._subscription.gone)):
@@ -227,6 +227,8 @@ class Logs:
                 else:
                     known.update(manifest, gone=gone)
         for pod in sorted(new, key=lambda pod: str(pod.manifest["metadata"]["creationTimestamp"])):
+            # The readers of a thousand pods, begun together, would keep the event loop for tens of milliseconds.
+            await asyncio.sleep(0)
             self._begin(pod, ended)
 
     def _begin(self, pod: Pod, ended: asyncio.Event) -> None:

@@ -354,6 +354,8 @@ def test_a_field_of_the_operator(field: str, tmp_path: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
+# A value of 60,000 parts takes the loop of the task's own process for a tenth of a second, to be refused.
+@pytest.mark.loop_errors
 def test_a_field_of_those_that_find_a_job(operator: Any, field: str) -> None:
     others = {} if field in ("job", "name", "selector") else {"name": "j"}
     task = operator(task_id="t", **others)

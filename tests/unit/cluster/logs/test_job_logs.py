@@ -1057,7 +1057,7 @@ async def test_an_older_version_of_a_pod_is_taken_once(cluster):
         known = reader.logs._pods[pod.uid]
         known.update({**known.manifest, "metadata": {**known.manifest["metadata"], "resourceVersion": "newer"}})
         changed = known.changed
-        reader.logs._look(reader.ended)
+        await reader.logs._look(reader.ended)
         assert (known.version, changed.is_set()) == ("newer", False)
 
 
@@ -1312,6 +1312,28 @@ async def test_the_loop_has_time_for_others_while_logs_pour_in(monkeypatch, noth
     assert count == 8 * 20 * 500
     assert max(after - before for before, after in pairwise(counts)) <= 32 * 1024 // len(line)
     assert max(rounds) < 0.05
+
+
+async def test_the_loop_has_time_for_others_while_the_readers_of_many_pods_begin(cluster):
+    """In each of its rounds, the loop begins to read one pod at most."""
+    for number in range(300):
+        cluster.pod(f"worker-{number}")
+    counts = []
+    async with Reader(cluster) as reader:
+        while len(reader.logs._reading) < 300:
+            counts.append(len(reader.logs._reading))
+            await asyncio.sleep(0)
+    assert max(after - before for before, after in pairwise([*counts, 300])) == 1
+
+
+async def test_who_stops_while_the_readers_of_many_pods_begin_leaves_none(cluster):
+    for number in range(300):
+        cluster.pod(f"worker-{number}")
+    async with Reader(cluster) as reader:
+        for _ in range(100):
+            await asyncio.sleep(0)
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("log")] == []
+    assert 0 < len(reader.logs._reading) < 300
 
 
 async def test_the_last_lines_of_a_container_or_of_its_previous_run(cluster):
