@@ -12,6 +12,8 @@ LONGEST_LINE = 32 * 1024
 LONGEST_LINE_BYTES = 4 * LONGEST_LINE
 #: The note at the end of a line that was cut.
 CUT = " [the rest of this line was cut]"
+#: The line of a Python exception, with the tag of a launcher, such as "[rank1]: ", before it.
+EXCEPTION = re.compile(r"(?:\[\w+\]: )?(?P<exception>(?:\w+\.)*\w*(?:Error|Exception|Interrupt): .*)")
 #: Escape sequences (ECMA-48): CSI sequences such as colours; strings such as a window's title, with their terminator;
 #: and all others. A string without a terminator is text.
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
@@ -43,6 +45,8 @@ _SHOWN = _Shown()
 
 def plain(line: bytes) -> str:
     """A line as a terminal finally shows it: without escape sequences, overwritten text and line break.
+
+    Carriage returns in the message of a Python exception overwrite nothing: the exception's class would be lost.
 
     :param line: as it was written.
     """
@@ -113,7 +117,9 @@ def _is_printable(text: str) -> bool:
 
 def _overwritten(text: str) -> str:
     """The rest of a line after its carriage returns and backspaces."""
-    text = text.rstrip("\r").rpartition("\r")[2]
+    text = text.rstrip("\r")
+    if "\r" in text:
+        text = text.replace("\r", " ") if EXCEPTION.match(text) else text.rpartition("\r")[2]
     if "\b" not in text:
         return text
     kept: list[str] = []

@@ -266,10 +266,10 @@ def _block(lines: Sequence[str], start: int = 0) -> list[int]:
 
 
 def _end(lines: Sequence[str], start: int) -> int:
-    """The index of the exception's own line."""
+    """The index of the exception's own line, or of the last line with text where the log ends before it."""
     others = [at for at in range(start + 1, len(lines)) if not lines[at].startswith(" ")]
     if not others:
-        return len(lines) - 1
+        return max(at for at in range(start, len(lines)) if lines[at].strip())
     # Processes that share a log without tags write into each other's tracebacks.
     return next((at for at in others[:_FOREIGN_LINES] if _RAISED.fullmatch(lines[at])), others[0])
 

@@ -7,9 +7,8 @@ import re
 
 from airflow_trainer_provider.job.diagnosis.causes import BY_ITSELF
 from airflow_trainer_provider.job.status import ReplicaStatus
+from airflow_trainer_provider.text.printable import EXCEPTION
 
-#: A Python error, with the tag of a launcher, such as "[rank1]: ", before it.
-_ERROR = re.compile(r"(?:\[\w+\]: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt): \S.*)")
 #: Rulers, headings and table rows in the output of launchers.
 _LAYOUT = re.compile(r"\W*|.*:|\w+ +: .*|(?:\w+: )?<.*>")
 #: The maximum length, in characters.
@@ -22,7 +21,7 @@ def last_words(message: str | None) -> str | None:
     :param message: of a container or a pod. It can be the end of a log.
     """
     lines = [line.strip() for line in (message or "").splitlines() if re.search(r"\w", line)]
-    errors = [found[1] for line in lines if (found := _ERROR.fullmatch(line))]
+    errors = [found["exception"] for line in lines if (found := EXCEPTION.fullmatch(line))]
     texts = [line for line in lines if not _LAYOUT.fullmatch(line)]
     return (errors or texts or lines)[-1][:_LONGEST] if lines else None
 

@@ -51,11 +51,25 @@ def test_lines_and_messages_are_reduced_to_printable_text(written, left):
         (b"N\x08NA\x08AM\x08ME\x08E", "NAME"),
         (b"\x08\x08a", "a"),
         (b"10%\r50%\r\x1b[K\n", "50%"),
+        (b"10%\rValueError: x\n", "ValueError: x"),
+        (b"Epoch: 1\rEpoch: 2\n", "Epoch: 2"),
         (b"\x9b31m no UTF-8 \xff", "\ufffd31m no UTF-8 \ufffd"),
         (b"", ""),
     ],
 )
 def test_overwritten_text_is_removed_from_a_line(written, left):
+    assert plain(written) == left
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        (b"ValueError: a\rloss=nan\r\n", "ValueError: a loss=nan"),
+        ("ValueError: a\r\u2028\n".encode(), "ValueError: a  "),
+        (b"[rank1]: torch.cuda.OutOfMemoryError: a\rb\n", "[rank1]: torch.cuda.OutOfMemoryError: a b"),
+    ],
+)
+def test_carriage_returns_in_the_message_of_an_exception_overwrite_nothing(written, left):
     assert plain(written) == left
 
 

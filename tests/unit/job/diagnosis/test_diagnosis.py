@@ -167,6 +167,15 @@ def test_lines_of_other_processes_in_between_are_left_out():
     assert list(_diagnose("paddle", "\n".join(mixed)).traceback) == lines[1:]
 
 
+def test_a_traceback_that_the_log_does_not_hold_whole_ends_with_its_last_line_of_text():
+    lines = PLAIN.splitlines()[1:-1]
+
+    verdict = _diagnose("jax", "\n".join([*lines, "    ", " "]))
+
+    assert list(verdict.traceback) == lines
+    assert verdict.message.endswith(f"{lines[-1]}.")
+
+
 def test_an_exception_of_an_unusual_name_is_the_first_line_after_the_frames():
     lines = [*PLAIN.splitlines()[1:-1], "oddly named", "and more"]
 
