@@ -80,9 +80,10 @@ def get_provider_info() -> dict[str, Any]:
                         "How long it may take, after a worker has deferred a task, until the worker has ended and the "
                         "scheduler has recorded that, in seconds (0 to 120). The triggerer reads this option: a "
                         "trigger fires no sooner than this time plus ``[workers] min_heartbeat_interval`` after its "
-                        "start. Raise it in the triggerer's configuration if workers upload their logs slowly.",
+                        "start. Raise it in the triggerer's configuration if workers upload their logs slowly or the "
+                        "scheduler is busy.",
                         "float",
-                        "3",
+                        "10",
                     ),
                     "log_replicas": _option(
                         "The replicas whose lines are written to the task's log: ``all``, ``leader`` (only rank 0) or "

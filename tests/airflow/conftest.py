@@ -29,8 +29,15 @@ QUICK_TO_NOTICE = {
     },
     "triggerer": {"job_heartbeat_sec": "1", "triggerer_health_check_threshold": "8"},
 }
-#: The policies are for the DAGs of test_presets.py alone.
-FOLDERS = {"trainer": {"presets_folder": str(HERE / "presets"), "policies_folder": str(HERE / "policies")}}
+#: The policies are for the DAGs of test_presets.py alone. Few tasks run at once, and the scheduler notes the end of a
+#: worker sooner than in an Airflow that is full.
+TRAINER = {
+    "trainer": {
+        "presets_folder": str(HERE / "presets"),
+        "policies_folder": str(HERE / "policies"),
+        "worker_exit_seconds": "3",
+    }
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -77,7 +84,7 @@ class _Shared:
     def instance(self, tmp_path_factory: pytest.TempPathFactory, env: Mapping[str, str]) -> AirflowUnderTest:
         """The Airflow, which is started where there is none."""
         if self._instance is None:
-            home, config = tmp_path_factory.mktemp("airflow") / "home", {**QUICK_TO_NOTICE, **FOLDERS}
+            home, config = tmp_path_factory.mktemp("airflow") / "home", {**QUICK_TO_NOTICE, **TRAINER}
             instance = AirflowUnderTest(home, [EXAMPLES, HERE / "dags"], config=config, env=env)
             self._instance = self._running.enter_context(instance)
         return self._instance

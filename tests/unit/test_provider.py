@@ -53,7 +53,7 @@ def test_each_option_has_its_default(monkeypatch):
         local_root=Path(AIRFLOW_HOME) / "trainer",
         local_keep=timedelta(days=30),
         poll_interval=0.5,
-        worker_exit_seconds=3,
+        worker_exit_seconds=10,
         log_replicas="all",
         failure_log_lines=30,
         log_streams=500,
