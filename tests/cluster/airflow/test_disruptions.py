@@ -108,8 +108,14 @@ def begun(on_cluster, dag_id, run_id, folder):
 
 def rendered(airflow, dag_id, run_id):
     """Map index -> the name of the training; None until all tasks have begun."""
-    found = {each["map_index"]: each["rendered_fields"].get("args") for each in airflow.task_instances(dag_id, run_id)}
-    return {index: name for index, (name,) in sorted(found.items())} if found and all(found.values()) else None
+    names = {}
+    for index in range(TRAININGS):
+        # Airflow 3.1.0 leaves the rendered fields out of the list of a run's tasks.
+        args = airflow.task_instance(dag_id, run_id, "train", map_index=index)["rendered_fields"].get("args")
+        if not args:
+            return None
+        (names[index],) = args
+    return names
 
 
 def take_away(kubectl, trainings):
