@@ -11,7 +11,7 @@ from airflow_trainer_provider.cluster.state.job_object import JobObject
 from airflow_trainer_provider.cluster.state.kueue import all_workloads
 from airflow_trainer_provider.cluster.state.objects import identity_of
 from airflow_trainer_provider.cluster.state.own_pods import own_pods
-from airflow_trainer_provider.cluster.state.snapshot import Snapshot, warnings_of
+from airflow_trainer_provider.cluster.state.snapshot import Snapshot, events_of
 from airflow_trainer_provider.frameworks import get_framework
 from airflow_trainer_provider.job.backend import Backend
 from airflow_trainer_provider.job.diagnosis.readable import message
@@ -22,6 +22,7 @@ from airflow_trainer_provider.job.verdict import verdict
 from airflow_trainer_provider.kinds.base import PODS, Manifest, Resource
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
+from airflow_trainer_provider.kinds.status.events import WARNINGS
 from airflow_trainer_provider.text.mask import Mask
 
 
@@ -89,7 +90,7 @@ async def describe(backend: Backend, cluster: Cluster, handle: JobHandle, job: J
     return Description(
         overview=_overview(job, status),
         conditions=tuple(_condition(each, mask) for each in conditions),
-        warnings=tuple([_warning(event, mask) for event in await warnings_of(cluster, job)]),
+        warnings=tuple([_warning(event, mask) for event in await events_of(cluster, job, [WARNINGS])]),
         diagnosis=await verdict(backend, handle, get_framework(job.framework or ""), status),
     )
 

@@ -16,7 +16,7 @@ from airflow_trainer_provider.job.diagnosis.causes import (
     cause_of,
 )
 from airflow_trainer_provider.job.diagnosis.refused_pod import refused_pod
-from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, ReplicaStatus, first_message
 
 #: How long, in seconds, a cause may keep a replica from starting, by what can resolve it. By then, the kubelet has
 #: noticed its own mistake; a registry, a Secret or an administrator may take longer. A cause that passes by itself has
@@ -258,13 +258,8 @@ class Monitor:
         if hindered and hindered.reason:
             message = f"{late}: {hindered.message}" if hindered.message else late
             return GivenUp(hindered.reason, message, hindered.name)
-        said = status.message or _said_on_the_way(waiting) or status.text()
+        said = status.message or first_message(waiting) or status.text()
         return GivenUp(status.reason or "StartupTimeout", f"{late}: {said}")
-
-
-def _said_on_the_way(waiting: Sequence[ReplicaStatus]) -> str | None:
-    """The message of the first waiting replica that has one, such as that it runs an init container."""
-    return next((f"{replica.name}: {replica.message}" for replica in waiting if replica.message), None)
 
 
 def _names(replicas: Sequence[ReplicaStatus]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 
@@ -173,3 +173,11 @@ class JobStatus(_Record):
         progress = self.progress.text() if self.progress and self.phase is JobPhase.RUNNING else None
         why = ": ".join(filter(None, [self.reason, self.message, progress]))
         return f"{self.phase.value} ({why})" if why else self.phase.value
+
+
+def first_message(replicas: Iterable[ReplicaStatus]) -> str | None:
+    """The message of the first replica that has one, after the replica's name; None where none has.
+
+    :param replicas: in the order of their ranks.
+    """
+    return next((f"{replica.name}: {replica.message}" for replica in replicas if replica.message), None)

@@ -23,6 +23,7 @@ from airflow_trainer_provider.kinds.objects.pod_secrets import pods_mask
 from airflow_trainer_provider.kinds.status.containers import training_container_of
 from airflow_trainer_provider.kinds.status.deletion import MISSED, as_gone, deletion_of
 from airflow_trainer_provider.kinds.status.disrupted import to_write
+from airflow_trainer_provider.kinds.status.events import SELECTORS
 from airflow_trainer_provider.kinds.status.job_status import job_status
 from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import read_replicas
@@ -37,7 +38,7 @@ class Snapshot:
     :param pods: its pods that exist.
     :param gone: the last versions of its pods that were deleted.
     :param children: the child objects in which the job's kind keeps its status.
-    :param events: of the job's objects, the oldest first; read only while pods are missing or pending.
+    :param events: what the job waits for, the oldest first; read only while pods are missing or pending.
     :param workloads: the Workloads by which Kueue decides when the job runs; read only while there are no pods.
     :param places: where the job's objects that wait are in their queues; known only where the job is watched.
     :param deleted: whether the main object is gone.
@@ -65,7 +66,7 @@ class Snapshot:
         phase = job.kind.read(job.main, children).phase
         if not why or (phase and phase.ended) or not lacks_pods(job, pods):
             return snapshot
-        return replace(snapshot, events=await warnings_of(cluster, job))
+        return replace(snapshot, events=await events_of(cluster, job))
 
     def status(self) -> JobStatus:
         """The job's status."""
@@ -187,15 +188,18 @@ async def why_no_pods(cluster: Cluster, job: JobObject, children: Sequence[Manif
     :return: fields of a :class:`Snapshot`.
     """
     workloads = await workloads_of(cluster, [job.main, *children])
-    return {"events": await warnings_of(cluster, job), "workloads": workloads}
+    return {"events": await events_of(cluster, job), "workloads": workloads}
 
 
-async def warnings_of(cluster: Cluster, job: JobObject) -> list[Manifest]:
-    """The warnings about a job's objects, the oldest first."""
-    warnings = await cluster.client.list(EVENTS, job.namespace, field_selector="type=Warning")
+async def events_of(cluster: Cluster, job: JobObject, selectors: Iterable[str] = SELECTORS) -> list[Manifest]:
+    """The events of a job's objects, the oldest first.
+
+    :param selectors: field selectors; an event that fits one of them is read.
+    """
+    listings = [await cluster.client.list(EVENTS, job.namespace, field_selector=each) for each in selectors]
     # Controllers name the objects of a job after the job, with a suffix.
-    events = [each for each in warnings.items if f"{each['involvedObject'].get('name')}-".startswith(f"{job.name}-")]
-    return in_order(events)
+    found = (each for listing in listings for each in listing.items)
+    return in_order(each for each in found if f"{each['involvedObject'].get('name')}-".startswith(f"{job.name}-"))
 
 
 def in_order(events: Iterable[Manifest]) -> list[Manifest]:

@@ -19,7 +19,7 @@ from airflow_trainer_provider.job.signal import Signal
 from airflow_trainer_provider.kinds.base import EVENTS, PODS, Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
-from airflow_trainer_provider.kinds.status.events import queue_of
+from airflow_trainer_provider.kinds.status.events import SELECTORS, queue_of
 
 #: How long pods may be missing or pending before events are watched, in which their controller or node may say why;
 #: seconds.
@@ -71,7 +71,7 @@ class JobWatcher:
         self._read = read
         self._main, self._pods, *self._children = self._all = subscriptions
         self._signal = signal
-        self._events: Subscription | None = None
+        self._events: list[Subscription] = []
         self._workloads: dict[str, Subscription] = {}
         self._places: list[Place] = []
         self._why_at = time.monotonic() + _EVENTS_AFTER
@@ -91,7 +91,7 @@ class JobWatcher:
             self._last = self._last.at(newest)
         self._taken = self._versions()
         pods = own_pods(self._last, self._pods.objects.values())
-        events = in_order(self._events.objects.values()) if self._events else ()
+        events = in_order(each for found in self._events for each in found.objects.values())
         workloads = [each for found in self._workloads.values() for each in found.objects.values()]
         return Snapshot(
             self._last,
@@ -119,7 +119,7 @@ class JobWatcher:
             end = time.monotonic() + _TOGETHER
             while self._versions() == self._taken and await self.wait(end - time.monotonic()):
                 pass
-        elif self._events is not None:
+        elif self._events:
             await self._watch_workloads()
             await self.wait()
         elif not await self.wait(self._why_at - time.monotonic()):
@@ -129,7 +129,7 @@ class JobWatcher:
         if not lacks_pods(self._last, self._pods.objects.values()):
             self._ask_no_longer_why()
             await self.wait()
-        elif self._events is not None:
+        elif self._events:
             await self.wait()
         elif not await self.wait(self._why_at - time.monotonic()):
             self._watch_events()
@@ -180,8 +180,9 @@ class JobWatcher:
         await self._watch_workloads()
 
     def _watch_events(self) -> None:
-        watch = self._cluster.watches.of(EVENTS, self._last.namespace, "", by_involved, field_selector="type=Warning")
-        self._events = watch.subscribe(self._last.name, self._signal)
+        watches, namespace = self._cluster.watches, self._last.namespace
+        found = [watches.of(EVENTS, namespace, "", by_involved, field_selector=each) for each in SELECTORS]
+        self._events = [watch.subscribe(self._last.name, self._signal) for watch in found]
 
     async def _watch_workloads(self) -> None:
         """For each of the job's objects that is in a queue of Kueue, watch its Workload and its place in the queue."""
@@ -195,9 +196,10 @@ class JobWatcher:
 
     def _ask_no_longer_why(self) -> None:
         self._why_at = time.monotonic() + _EVENTS_AFTER
-        for each in (*([self._events] if self._events else ()), *self._workloads.values(), *self._places):
+        asked: list[Subscription | Place] = [*self._events, *self._workloads.values(), *self._places]
+        for each in asked:
             each.close()
-        self._events, self._workloads, self._places = None, {}, []
+        self._events, self._workloads, self._places = [], {}, []
 
 
 async def watch_job(

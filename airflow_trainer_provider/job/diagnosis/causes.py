@@ -35,8 +35,10 @@ DELETED = "Deleted"
 LOST_CONTAINER = "ContainerStatusUnknown"
 #: Reasons of a replica that ended by itself: its message is the end of its log.
 BY_ITSELF = ("Error", PERMANENT_EXIT_CODE)
+#: The reason of a container that its node creates, whose image it may have to pull before.
+CREATING = "ContainerCreating"
 #: Reasons of a replica that starts normally: each replica passes through these.
-ON_THE_WAY = (None, "ContainerCreating", "PodInitializing", f"{INIT}ContainerCreating")
+ON_THE_WAY = (None, CREATING, "PodInitializing", f"{INIT}{CREATING}")
 
 
 @dataclass(frozen=True)

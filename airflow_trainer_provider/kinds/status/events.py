@@ -12,6 +12,9 @@ from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.objects.labels import QUEUE
 from airflow_trainer_provider.kinds.status.pod_end import parse_time
 
+#: The field selectors of the events that are read here. A request has one selector.
+WARNINGS = "type=Warning"
+SELECTORS = (WARNINGS, "reason=Pulling")
 _WORKLOAD = "Workload"
 #: Part of the reason of warnings that only comment on the pod template, such as SettedPodTemplateRestartPolicy.
 _REMARK = "PodTemplate"
@@ -62,6 +65,15 @@ def pod_warnings(events: Sequence[Manifest]) -> Mapping[str, Warned]:
     """
     found = (event for event in events if _is_warning(event) and _is_of_pod(event) and event["reason"] in NODE_WARNINGS)
     return {event["involvedObject"].get("uid") or "": _warned(event) for event in found}
+
+
+def pulls(events: Sequence[Manifest]) -> Mapping[str, str]:
+    """The images that nodes pull for pods: UID of the pod -> the kubelet's message on the last one.
+
+    :param events: of the job's objects, newest last.
+    """
+    found = (event for event in events if event["reason"] == "Pulling" and _is_of_pod(event))
+    return {event["involvedObject"].get("uid") or "": _message_of(event) or "" for event in found}
 
 
 def _is_warning(event: Manifest) -> bool:

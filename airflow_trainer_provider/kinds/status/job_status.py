@@ -11,7 +11,7 @@ from datetime import datetime
 
 from airflow_trainer_provider.job.diagnosis.causes import DEADLINE, DELETED, INIT
 from airflow_trainer_provider.job.diagnosis.last_words import is_result, last_words
-from airflow_trainer_provider.job.status import JobPhase, JobStatus
+from airflow_trainer_provider.job.status import JobPhase, JobStatus, first_message
 from airflow_trainer_provider.kinds.base import Manifest
 from airflow_trainer_provider.kinds.kind import Kind
 from airflow_trainer_provider.kinds.objects import labels
@@ -26,6 +26,7 @@ from airflow_trainer_provider.kinds.status.events import (
     Warned,
     is_deactivated,
     pod_warnings,
+    pulls,
     queue_message,
     queued_by_kueue,
     without_workloads,
@@ -37,6 +38,7 @@ from airflow_trainer_provider.kinds.status.reading import Reading
 from airflow_trainer_provider.kinds.status.replicas import (
     ReplicaState,
     read_replicas,
+    with_pulls,
     with_warnings,
     without_part,
 )
@@ -98,7 +100,7 @@ def job_status(
     replicas = without_part(replicas, controller.without_part)
     job = with_written(Reading(kind, main, controller, replicas, pods, children, events, deleted))
     warned = warned_of(job)
-    job = replace(job, replicas=with_warnings(job.replicas, pod_warnings(events)))
+    job = replace(job, replicas=with_pulls(with_warnings(job.replicas, pod_warnings(events)), pulls(events)))
     lost = cut_short(job)
     phase, reason, message = _blocked_by_finalizer(job) or _phase(job, lost, warned)
     blocking = _blocking(job, phase)
@@ -247,6 +249,8 @@ def _phase_of_pods(job: Reading, warned: Warned | None) -> _Phase:
     why = why_waiting(list(filter(is_hindered, waiting)), warned)
     if why is None and phase is JobPhase.RESTARTING:
         why = why_again(list(filter(has_run, waiting)) or waiting)
+    if why is None and phase is JobPhase.STARTING:
+        why = None, first_message(replica.status for replica in waiting)
     return phase, *(why or (None, None))
 
 

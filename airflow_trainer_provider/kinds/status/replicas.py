@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from airflow_trainer_provider.job.diagnosis.causes import DELETED, INIT, ON_THE_WAY
+from airflow_trainer_provider.job.diagnosis.causes import CREATING, DELETED, INIT, ON_THE_WAY
 from airflow_trainer_provider.job.status import ReplicaStatus
 from airflow_trainer_provider.kinds.base import Manifest, ReplicaRef
 from airflow_trainer_provider.kinds.kind import Kind
@@ -166,6 +166,26 @@ def _with_warning(replica: ReplicaState, warned: Warned | None) -> ReplicaState:
         return replica
     update = {"reason": warned.reason, "message": warned.message}
     return dataclasses.replace(replica, status=status.model_copy(update=update), refused_at=warned.at)
+
+
+def with_pulls(replicas: Sequence[ReplicaState], pulls: Mapping[str, str]) -> list[ReplicaState]:
+    """The replicas; those that are about to start name the image that their node pulls.
+
+    :param replicas: as they were read from their pods.
+    :param pulls: uid of a pod -> the kubelet's message on the image.
+    """
+    return [_with_pull(replica, pulls.get(replica.pod.uid) if replica.pod else None) for replica in replicas]
+
+
+def _with_pull(replica: ReplicaState, pull: str | None) -> ReplicaState:
+    status = replica.status
+    if not pull or replica.stage != "waiting" or status.reason not in ON_THE_WAY:
+        return replica
+    # The event remains after the pull: an init container that runs by now says more.
+    if status.message and status.reason != f"{INIT}{CREATING}":
+        return replica
+    message = ": ".join(filter(None, [status.message, pull]))
+    return dataclasses.replace(replica, status=status.model_copy(update={"message": message}))
 
 
 def without_part(replicas: Sequence[ReplicaState], names: Collection[str]) -> list[ReplicaState]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from airflow_trainer_provider.job.diagnosis.causes import ON_THE_WAY
 from airflow_trainer_provider.job.queue.place import QueuePlace
 from airflow_trainer_provider.plugins.view.model.state import JobState
 from airflow_trainer_provider.plugins.view.model.values import (
@@ -25,8 +26,6 @@ from airflow_trainer_provider.plugins.view.model.values import (
 
 SUMMARY_LENGTH = 90
 DETAIL_LENGTH = 160
-#: Reasons for a waiting replica that pass by themselves.
-_PASSES = ("ContainerCreating", "PodInitializing", "Pulling", "Scheduled")
 #: The last line of a traceback: the exception, with its message.
 _EXCEPTION = re.compile(r"[\w.]+(:.*)?")
 
@@ -183,9 +182,9 @@ def _starting_replicas(state: JobState) -> Sentence:
     running = _running_replicas(state)
     late = [str(row["name"]) for row in state.replicas if not row.get("started_at")]
     is_or_are = "is" if len(late) == 1 else "are"
-    detail = f"{listed(late)} {is_or_are} starting." if late else _waited(state)
-    verb = "runs" if running == 1 else "run"
-    return Sentence(f"Starting: {running} of {count(len(state.replicas), 'replica')} {verb}.", detail)
+    starting = f"{listed(late)} {is_or_are} starting." if late else _waited(state)
+    replicas, verb = count(len(state.replicas), "replica"), "runs" if running == 1 else "run"
+    return Sentence(f"Starting: {running} of {replicas} {verb}.", state.message or starting)
 
 
 def is_stuck(row: Mapping[str, Any]) -> bool:
@@ -194,7 +193,7 @@ def is_stuck(row: Mapping[str, Any]) -> bool:
     :param row: the replica's row in XCom ``status``.
     """
     reason = text(row.get("reason"))
-    return reason is not None and reason not in _PASSES and not row.get("started_at")
+    return reason not in ON_THE_WAY and not row.get("started_at")
 
 
 def _running_replicas(state: JobState) -> int:

@@ -31,10 +31,10 @@ def _quick(monkeypatch):
     monkeypatch.setattr(watcher, "_TOGETHER", 0.0)
 
 
-def _warn(api, reason, message, kind, name, uid=""):
+def _warn(api, reason, message, kind, name, uid="", type="Warning"):
     about = {"kind": kind, "name": name, "namespace": NAMESPACE, "uid": uid}
     at = {"firstTimestamp": "2026-11-21T07:00:00Z", "lastTimestamp": "2026-11-21T07:02:00Z"}
-    api.add(EVENTS, f"{name}.1", type="Warning", reason=reason, message=message, involvedObject=about, **at)
+    api.add(EVENTS, f"{name}.1", type=type, reason=reason, message=message, involvedObject=about, **at)
 
 
 @pytest.mark.parametrize("read_first", [False, True])
@@ -58,6 +58,18 @@ async def test_a_volume_that_cannot_be_mounted_is_named(api, read_first):
     found = await _until(api, main, "FailedMount", read_first)
 
     assert (found.phase.value, found.message) == ("starting", 'worker-0: configmap "none" not found')
+
+
+@pytest.mark.parametrize("read_first", [False, True])
+async def test_the_image_that_a_node_pulls_is_named(api, read_first):
+    main = add_job(api, "jaxjob", "j", metadata=ours("j"))
+    pod = add_pod(api, "j", phase="Pending", state=_CREATING)
+    pull = 'Pulling image "registry.example/train:1"'
+    _warn(api, "Pulling", pull, "Pod", "j-worker-0", pod["metadata"]["uid"], type="Normal")
+
+    found = await _until(api, main, None, read_first, f"worker-0: {pull}")
+
+    assert (found.text(), found.refused_at) == (f"starting (worker-0: {pull})", None)
 
 
 _USED_UP = "is forbidden: exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1"
@@ -146,7 +158,7 @@ async def test_a_job_that_runs_and_one_that_has_ended_ask_for_no_events(api):
     assert not [request for request in api.requests if "/events" in request.path]
 
 
-async def _until(api, main, reason, read_first):
+async def _until(api, main, reason, read_first, message=None):
     backend = ClusterBackend("training-operator", await api.cluster(), NAMESPACE)
     job = JobObject(KIND, main).handle("kube")
     if read_first:
@@ -155,7 +167,7 @@ async def _until(api, main, reason, read_first):
     async def wait():
         async with aclosing(backend.watch(job)) as statuses:
             async for status in statuses:
-                if status.reason == reason:
+                if status.reason == reason and message in (None, status.message):
                     return status
         raise AssertionError("the job has ended")
 

@@ -1005,6 +1005,55 @@ def test_what_only_a_pods_event_says_is_the_reason(event, reason):
     assert (found.message, found.refused_at is not None) == ((f"worker-1: {_MOUNT}", True) if reason else (None, False))
 
 
+_PULL = 'Pulling image "registry.example/train:1"'
+
+
+def _pull(replica):
+    return _event("Pulling", _PULL, 8, kind="Pod", name=replica, type="Normal")
+
+
+def test_the_image_that_a_node_pulls_is_what_the_job_waits_for():
+    pods = [running("worker-0"), *(_creating(f"worker-{index}") for index in (1, 2))]
+    pulls = [_pull(f"worker-{index}") for index in range(3)]
+
+    found = status(*pods, groups={"worker": 3}, events=pulls)
+
+    assert found.text() == f"starting (worker-1: {_PULL})"
+    assert [(row.reason, row.message) for row in found.replicas] == [(None, None), *[("ContainerCreating", _PULL)] * 2]
+    assert (found.refused_at, found.waiting_since) == (None, at(0))
+
+
+def test_an_image_that_cannot_be_pulled_is_not_being_pulled():
+    failing = _creating("worker-1")
+    failing["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ImagePullBackOff"}}
+
+    found = status(running("worker-0"), failing, events=[_pull("worker-1")])
+
+    assert (found.reason, found.message) == ("ImagePullBackOff", "worker-1")
+
+
+@pytest.mark.parametrize(
+    ("init", "pulled_for", "message"),
+    [
+        ({"waiting": {"reason": "PodInitializing"}}, "worker-1", _PULL),
+        ({"waiting": {"reason": "PodInitializing"}}, "worker-0", None),
+        ({"waiting": {"reason": "ContainerCreating"}}, "worker-1", f"init container prepare: {_PULL}"),
+        ({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, "worker-1", None),
+        # It was pulled.
+        ({"running": {"startedAt": _text(9)}}, "worker-1", "init container prepare runs"),
+    ],
+)
+def test_an_init_containers_image_is_waited_for_until_the_init_container_runs(init, pulled_for, message):
+    waiting = pod("init-image", "worker-1")
+    waiting["status"]["initContainerStatuses"][0] |= {"state": init}
+    expected = message or ("init container prepare: no such image" if "ErrImagePull" in str(init) else None)
+
+    found = status(running("worker-0"), waiting, events=[_pull(pulled_for)])
+
+    assert found.phase is JobPhase.STARTING
+    assert found.message == (f"worker-1: {expected}" if expected else None)
+
+
 @pytest.mark.parametrize(("restarts", "phase"), [(0, JobPhase.STARTING), (1, JobPhase.RESTARTING)])
 def test_a_job_whose_init_containers_have_all_failed_does_not_run(restarts, phase):
     pods = [pod("init-failed", f"worker-{index}") for index in range(2)]

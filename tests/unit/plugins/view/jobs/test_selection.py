@@ -22,6 +22,7 @@ def entry(state="deferred", owners="nlp", **xcoms):
 RUNNING = entry(status=status())
 WAITING = entry(status=status("queued", []))
 PULLING = entry(status=status("starting", [replica(0, started_at=None, reason="ContainerCreating")]))
+PULLING_FOR_INIT = entry(status=status("starting", [replica(0, started_at=None, reason="Init:ContainerCreating")]))
 STUCK = entry(status=status("starting", [replica(0, started_at=None, reason="ImagePullBackOff")]))
 NO_NODE = entry(status=status("queued", [replica(0, started_at=None, reason="Unschedulable")]))
 RESTARTED = entry(status=status(replicas=[replica(0), replica(1, restarts=1, started_at=ago(30))]))
@@ -50,6 +51,7 @@ RESTARTING = entry(status=status("restarting"))
         (RUNNING, {"active"}),
         (WAITING, {"active", "waiting"}),
         (PULLING, {"active"}),
+        (PULLING_FOR_INIT, {"active"}),
         (STUCK, {"active", "attention"}),
         (NO_NODE, {"active", "waiting", "attention"}),
         (RESTARTED, {"active", "attention"}),

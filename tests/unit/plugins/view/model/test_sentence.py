@@ -149,6 +149,21 @@ STATES = {
         "Starting: 1 of 2 replicas runs.",
         "worker-0 is starting.",
     ),
+    "starting, an image is pulled": (
+        records(
+            xcoms=with_job(
+                status=status(
+                    "starting",
+                    [replica(0, started_at=None, reason="Init:ContainerCreating"), replica(1)],
+                    reason=None,
+                    message='master-0: Pulling image "train:1"',
+                )
+            )
+        ),
+        "starting",
+        "Starting: 1 of 2 replicas runs.",
+        'master-0: Pulling image "train:1"',
+    ),
     "starting, an image is missing": (
         records(
             xcoms=with_job(
